@@ -1,0 +1,56 @@
+/* Gives the BLAKE3 that is compiled into ringfence names of its own, so that libringfence.a can be
+ * linked into a program that has another BLAKE3, perhaps of another version, beside it. Read before
+ * every source of both (-include), assembly too. Covers BLAKE3 1.3 to 1.8. */
+#ifndef RF_BLAKE3_NAMES_H
+#define RF_BLAKE3_NAMES_H
+
+/* Later versions mark these with default visibility. */
+#define BLAKE3_API
+#define BLAKE3_PRIVATE
+
+#define blake3_version rf_blake3_version
+#define blake3_hasher_init rf_blake3_hasher_init
+#define blake3_hasher_init_keyed rf_blake3_hasher_init_keyed
+#define blake3_hasher_init_derive_key rf_blake3_hasher_init_derive_key
+#define blake3_hasher_init_derive_key_raw rf_blake3_hasher_init_derive_key_raw
+#define blake3_hasher_update rf_blake3_hasher_update
+#define blake3_hasher_finalize rf_blake3_hasher_finalize
+#define blake3_hasher_finalize_seek rf_blake3_hasher_finalize_seek
+#define blake3_hasher_reset rf_blake3_hasher_reset
+
+#define blake3_simd_degree rf_blake3_simd_degree
+#define blake3_compress_subtree_wide rf_blake3_compress_subtree_wide
+#define blake3_compress_in_place rf_blake3_compress_in_place
+#define blake3_compress_in_place_portable rf_blake3_compress_in_place_portable
+#define blake3_compress_in_place_sse2 rf_blake3_compress_in_place_sse2
+#define blake3_compress_in_place_sse41 rf_blake3_compress_in_place_sse41
+#define blake3_compress_in_place_avx512 rf_blake3_compress_in_place_avx512
+#define blake3_compress_xof rf_blake3_compress_xof
+#define blake3_compress_xof_portable rf_blake3_compress_xof_portable
+#define blake3_compress_xof_sse2 rf_blake3_compress_xof_sse2
+#define blake3_compress_xof_sse41 rf_blake3_compress_xof_sse41
+#define blake3_compress_xof_avx512 rf_blake3_compress_xof_avx512
+#define blake3_hash_many rf_blake3_hash_many
+#define blake3_hash_many_portable rf_blake3_hash_many_portable
+#define blake3_hash_many_sse2 rf_blake3_hash_many_sse2
+#define blake3_hash_many_sse41 rf_blake3_hash_many_sse41
+#define blake3_hash_many_avx2 rf_blake3_hash_many_avx2
+#define blake3_hash_many_avx512 rf_blake3_hash_many_avx512
+#define blake3_hash_many_neon rf_blake3_hash_many_neon
+#define blake3_xof_many rf_blake3_xof_many
+#define blake3_xof_many_avx512 rf_blake3_xof_many_avx512
+
+/* The assembly exports each function a second time, with an underscore. */
+#define _blake3_compress_in_place_sse2 rf_blake3_compress_in_place_sse2_
+#define _blake3_compress_in_place_sse41 rf_blake3_compress_in_place_sse41_
+#define _blake3_compress_in_place_avx512 rf_blake3_compress_in_place_avx512_
+#define _blake3_compress_xof_sse2 rf_blake3_compress_xof_sse2_
+#define _blake3_compress_xof_sse41 rf_blake3_compress_xof_sse41_
+#define _blake3_compress_xof_avx512 rf_blake3_compress_xof_avx512_
+#define _blake3_hash_many_sse2 rf_blake3_hash_many_sse2_
+#define _blake3_hash_many_sse41 rf_blake3_hash_many_sse41_
+#define _blake3_hash_many_avx2 rf_blake3_hash_many_avx2_
+#define _blake3_hash_many_avx512 rf_blake3_hash_many_avx512_
+#define _blake3_xof_many_avx512 rf_blake3_xof_many_avx512_
+
+#endif

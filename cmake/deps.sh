@@ -1,0 +1,224 @@
+#!/usr/bin/env bash
+# Brings what the build needs and is not here yet, and nothing else.
+#
+#   cmake/deps.sh [all | lib | format]
+#
+#   all     (default) to build and test everything
+#   lib     only to build and install the library
+#   format  clang-format
+#
+# Tools and libraries are installed with apt-get, which needs root or sudo. BLAKE3 and Unity have no
+# package in Debian 12, so their sources are taken out of packages that carry a copy, and unpacked
+# into $BUILD/deps. Nothing under /etc/apt is changed. When all is there, apt is not even started.
+set -euo pipefail
+
+set_name=${1:-all}
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${BUILD:-$root/build}
+deps=$build/deps
+
+case $set_name in
+lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev"
+        sources="blake3" ;;
+all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libjemalloc-dev
+                  clang libclang-rt-dev strace valgrind"
+        sources="blake3 unity" ;;
+format) packages="clang-format"
+        sources="" ;;
+*)      echo "usage: cmake/deps.sh [all | lib | format]" >&2
+        exit 2 ;;
+esac
+
+say() { printf 'deps: %s\n' "$*"; }
+die() { printf 'deps: %s\n' "$@" >&2; exit 1; }
+
+# What apt had to say, when it failed: its errors, not its progress.
+show_log() { grep -E '^(E|W|Err):? ?' "$1" | head -n 6 | sed 's/^/  /' >&2 || true; }
+
+missing_packages() {
+    local package
+    for package in $packages; do
+        case $(dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null || true) in
+        *installed*) ;;
+        *) printf '%s ' "$package" ;;
+        esac
+    done
+}
+
+missing_sources() {
+    local name
+    for name in $sources; do
+        [ -e "$deps/$name/$name.h" ] || printf '%s ' "$name"
+    done
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    say "no apt-get here, so nothing is installed; see cmake/README.md for what the build needs"
+    exit 0
+fi
+
+[ -n "$(missing_packages)$(missing_sources)" ] || exit 0
+
+mkdir -p "$build"
+exec 9>"$build/deps.lock"
+flock 9
+
+# apt downloads as the user _apt, who must be able to reach and write the place.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+chmod 755 "$work"
+log=$work/log
+: >"$log"
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+        sudo "$@"
+    else
+        return 77
+    fi
+}
+
+lists_updated=no
+update_lists() {
+    [ "$lists_updated" = no ] || return 1
+    lists_updated=yes
+    say "reading Debian's package lists"
+    as_root apt-get -q -o Acquire::Retries=2 update >"$log" 2>&1 || return $?
+    # apt-get update calls it a success when no site could be reached.
+    ! grep -q '^W: Failed to fetch' "$log"
+}
+
+have_lists() { [ -n "$(apt-get indextargets --format '$(FILENAME)' 'Identifier: Packages' 2>/dev/null)" ]; }
+
+install_packages() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -y -o Acquire::Retries=2 -o DPkg::Lock::Timeout=120 \
+        install --no-install-recommends "$@" >"$log" 2>&1 </dev/null
+}
+
+missing=$(missing_packages)
+if [ -n "$missing" ]; then
+    say "installing $missing"
+    have_lists || update_lists || true
+    rc=0
+    # shellcheck disable=SC2086  # a list of words
+    install_packages $missing || rc=$?
+    if [ "$rc" != 0 ] && [ "$rc" != 77 ] && update_lists; then
+        rc=0
+        # shellcheck disable=SC2086
+        install_packages $missing || rc=$?
+    fi
+    if [ "$rc" = 77 ]; then
+        die "these packages are missing, and installing them needs root or sudo. As root, type:" \
+            "  apt-get update && apt-get install --no-install-recommends $missing"
+    elif [ "$rc" != 0 ]; then
+        show_log "$log"
+        die "apt-get could not install: $missing" \
+            "Check the network and the package sites of this machine, then run it again, or type as root:" \
+            "  apt-get update && apt-get install --no-install-recommends $missing"
+    fi
+fi
+
+# download PACKAGE [apt option...]: leaves the unpacked package in $work/PACKAGE/root.
+download() {
+    local package=$1 dir=$work/$1
+    shift
+    mkdir -p "$dir"
+    [ "$(id -u)" != 0 ] || chown _apt "$dir" 2>/dev/null || true
+    (cd "$dir" && apt-get "$@" -q -o Acquire::Retries=2 download "$package") >"$log" 2>&1 </dev/null || return 1
+    dpkg -x "$dir"/*.deb "$dir/root"
+}
+
+no_download() {
+    local package=$1 what=$2
+    show_log "$log"
+    die "could not download the Debian package $package, which carries the sources of $what." \
+        "Check the network and run cmake/deps.sh again; or install $what yourself; or put its" \
+        "sources into $deps/${what,,}; or let CMake fetch it: -DRINGFENCE_FETCH=ON."
+}
+
+# keep NAME FILE...: into $deps/NAME, whole or not at all.
+keep() {
+    local name=$1
+    shift
+    mkdir -p "$deps"
+    rm -rf "$deps/$name.new" "${deps:?}/$name"
+    mkdir "$deps/$name.new"
+    cp -- "$@" "$deps/$name.new/"
+    mv "$deps/$name.new" "$deps/$name"
+}
+
+get_blake3() {
+    local package=librust-blake3-dev
+    have_lists || update_lists || no_download $package BLAKE3
+    if ! download $package; then
+        cp "$log" "$log.first"
+        if ! update_lists || ! download $package; then
+            cat "$log.first" >>"$log"
+            no_download $package BLAKE3
+        fi
+    fi
+    local src
+    src=$(echo "$work/$package/root/usr/share/cargo/registry"/blake3-*)
+    [ -e "$src/c/blake3.h" ] || die "$package no longer carries BLAKE3's C sources; see cmake/README.md"
+    keep blake3 "$src"/c/blake3*.[chS] "$src/LICENSE"
+}
+
+# Unity is in the package cmock, from Debian 13 on. On Debian 12 the next release's package list is
+# read into a directory of its own, from the site this machine uses anyway, signatures checked.
+get_unity() {
+    local package=cmock
+    have_lists || update_lists || no_download $package Unity
+    if apt-cache --no-all-versions show $package >/dev/null 2>&1; then
+        download $package || no_download $package Unity
+    else
+        local codename next site
+        codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+        case $codename in
+        bookworm) next=trixie ;;
+        *) die "no package of this system ($codename) carries Unity: install Unity, or configure with" \
+               "-DRINGFENCE_FETCH=ON, or put unity.c, unity.h and unity_internals.h into $deps/unity" ;;
+        esac
+        site=$(apt-get indextargets --format '$(SITE)' 'Identifier: Packages' 'Label: Debian' \
+            "Codename: $codename" | awk 'NR == 1')
+        [ -n "$site" ] || die "apt knows no Debian site for $codename, so the package $package of $next" \
+            "can't be found: install Unity, or configure with -DRINGFENCE_FETCH=ON"
+
+        mkdir -p "$work/next/sources" "$work/next/lists/partial" "$work/next/cache/archives/partial"
+        cat >"$work/next/sources/next.sources" <<END
+Types: deb
+URIs: $site
+Suites: $next
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+END
+        cat >"$work/next/apt.conf" <<END
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "$work/next/sources";
+Dir::State::lists "$work/next/lists";
+Dir::Cache "$work/next/cache";
+Acquire::Languages "none";
+Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+END
+        say "reading the package list of $next, for Unity"
+        if ! apt-get -q -c "$work/next/apt.conf" -o Acquire::Retries=2 update >"$log" 2>&1 </dev/null ||
+            grep -q '^W: Failed to fetch' "$log"; then
+            no_download "$package ($next)" Unity
+        fi
+        download $package -c "$work/next/apt.conf" || no_download "$package ($next)" Unity
+    fi
+    local src=$work/$package/root/usr/share/cmock/vendor/unity
+    [ -e "$src/src/unity.h" ] || die "$package no longer carries Unity; see cmake/README.md"
+    keep unity "$src"/src/unity*.[ch] "$src/LICENSE.txt"
+}
+
+for name in $(missing_sources); do
+    say "unpacking $name into $deps/$name"
+    "get_$name"
+done
