@@ -1,0 +1,337 @@
+#include "hash.h"
+
+#include <assert.h>
+
+#include "bytes.h"
+#include "manifest.h"
+
+#define DOMAIN_SPLIT_ID   "gossip/coord/v1/split-id"
+#define DOMAIN_OP_PAYLOAD "gossip/coord/v1/op-payload"
+#define DOMAIN_TENANT     "ringfence/tenant/v1"
+
+/* The canonical bytes on their way into a hasher. Short inputs are gathered first, because one
+ * call of blake3_hasher_update is much cheaper than ten. */
+struct feed {
+    blake3_hasher *hasher;
+    size_t held;
+    uint8_t hold[256];
+};
+
+static void feed_begin(struct feed *f, blake3_hasher *hasher)
+{
+    blake3_hasher_reset(hasher);
+    f->hasher = hasher;
+    f->held = 0;
+}
+
+static void feed_raw(struct feed *f, const void *data, size_t len)
+{
+    if (len <= sizeof(f->hold) - f->held) {
+        if (len != 0) {
+            memcpy(f->hold + f->held, data, len);
+            f->held += len;
+        }
+        return;
+    }
+    blake3_hasher_update(f->hasher, f->hold, f->held);
+    f->held = 0;
+    if (len <= sizeof(f->hold)) {
+        memcpy(f->hold, data, len);
+        f->held = len;
+    } else {
+        blake3_hasher_update(f->hasher, data, len);
+    }
+}
+
+static void feed_u8(struct feed *f, uint8_t v)
+{
+    feed_raw(f, &v, 1);
+}
+
+static void feed_u32(struct feed *f, uint32_t v)
+{
+    uint8_t le[4];
+    rf_store_le32(le, v);
+    feed_raw(f, le, sizeof(le));
+}
+
+static void feed_u64(struct feed *f, uint64_t v)
+{
+    uint8_t le[8];
+    rf_store_le64(le, v);
+    feed_raw(f, le, sizeof(le));
+}
+
+/* Lengths beyond 32 bits can't be encoded; the size checks refuse them, but only after the
+ * idempotency check, so a hash is needed: the low half of the length is as good as any. */
+static void feed_bytes(struct feed *f, rf_bytes b)
+{
+    feed_u32(f, (uint32_t)b.len);
+    feed_raw(f, b.data, b.len);
+}
+
+static void feed_optional(struct feed *f, bool present, rf_bytes b)
+{
+    feed_u8(f, present ? 1 : 0);
+    if (present) {
+        feed_bytes(f, b);
+    }
+}
+
+static void feed_cursor(struct feed *f, const rf_cursor *c)
+{
+    feed_optional(f, c->key.data != NULL, c->key);
+    feed_optional(f, c->token.len != 0, c->token);
+}
+
+static void feed_spec(struct feed *f, const rf_spec *s)
+{
+    feed_bytes(f, s->start);
+    feed_bytes(f, s->end);
+    feed_bytes(f, s->metadata);
+}
+
+static uint64_t feed_end(struct feed *f)
+{
+    uint8_t out[8];
+    blake3_hasher_update(f->hasher, f->hold, f->held);
+    blake3_hasher_finalize(f->hasher, out, sizeof(out));
+    return rf_load_le64(out);
+}
+
+#define feed_tag(f, tag) feed_raw((f), (tag), sizeof(tag) - 1)
+
+void rf_hasher_init(struct rf_hasher *hasher)
+{
+    blake3_hasher_init_derive_key(&hasher->payload, DOMAIN_OP_PAYLOAD);
+    blake3_hasher_init_derive_key(&hasher->split, DOMAIN_SPLIT_ID);
+}
+
+uint64_t rf_hasher_split_id(struct rf_hasher *hasher, uint64_t run, uint64_t parent, uint64_t op,
+                            rf_derived_kind kind, uint32_t index)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->split);
+    feed_u64(&f, run);
+    feed_u64(&f, parent);
+    feed_u64(&f, op);
+    feed_u8(&f, (uint8_t)kind);
+    feed_u32(&f, index);
+    return feed_end(&f) | RF_DERIVED_BIT;
+}
+
+uint64_t rf_hasher_checkpoint(struct rf_hasher *hasher, const rf_cursor *cursor)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "checkpoint");
+    feed_cursor(&f, cursor);
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_complete(struct rf_hasher *hasher, const rf_cursor *cursor)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "complete");
+    feed_cursor(&f, cursor);
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_release(struct rf_hasher *hasher, const rf_cursor *cursor)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "release");
+    feed_cursor(&f, cursor);
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_park(struct rf_hasher *hasher, rf_park_reason reason)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "park");
+    feed_u8(&f, (uint8_t)reason);
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_unpark(struct rf_hasher *hasher, uint64_t run, uint64_t shard)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "unpark_shard");
+    feed_u64(&f, run);
+    feed_u64(&f, shard);
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_split_replace(struct rf_hasher *hasher, const rf_child *children, uint32_t count)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "split_replace");
+    feed_u32(&f, count);
+    for (uint32_t i = 0; i < count; i++) {
+        feed_spec(&f, &children[i].spec);
+        feed_cursor(&f, &children[i].cursor);
+    }
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_split_residual(struct rf_hasher *hasher, const rf_spec *parent_new,
+                                  const rf_spec *residual)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+    feed_tag(&f, "split_residual");
+    feed_spec(&f, parent_new);
+    feed_spec(&f, residual);
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_run_op(struct rf_hasher *hasher, rf_run_op_kind kind)
+{
+    struct feed f;
+    assert(kind == RF_RUN_OP_COMPLETE || kind == RF_RUN_OP_FAIL || kind == RF_RUN_OP_CANCEL);
+    feed_begin(&f, &hasher->payload);
+    switch (kind) {
+    case RF_RUN_OP_COMPLETE:
+        feed_tag(&f, "complete_run");
+        break;
+    case RF_RUN_OP_FAIL:
+        feed_tag(&f, "fail_run");
+        break;
+    case RF_RUN_OP_CANCEL:
+        feed_tag(&f, "cancel_run");
+        break;
+    case RF_RUN_OP_REGISTER_SHARDS:
+    case RF_RUN_OP_ADD_SHARDS:
+        break; /* these have a manifest */
+    }
+    return feed_end(&f);
+}
+
+uint64_t rf_hasher_manifest(struct rf_hasher *hasher, rf_run_op_kind kind,
+                            const rf_shard_input *shards, uint32_t count, const uint32_t *order)
+{
+    struct feed f;
+    assert(kind == RF_RUN_OP_REGISTER_SHARDS || kind == RF_RUN_OP_ADD_SHARDS);
+    feed_begin(&f, &hasher->payload);
+    if (kind == RF_RUN_OP_REGISTER_SHARDS) {
+        feed_tag(&f, "register_shards");
+    } else {
+        feed_tag(&f, "add_shards");
+    }
+    feed_u32(&f, count);
+    for (uint32_t i = 0; i < count; i++) {
+        const rf_shard_input *s = &shards[order[i]];
+        feed_u64(&f, s->shard);
+        feed_spec(&f, &s->spec);
+        feed_cursor(&f, &s->cursor);
+    }
+    return feed_end(&f);
+}
+
+/* --- the public forms: a hasher made for one use --- */
+
+uint64_t rf_hash64(const char *context, rf_bytes input)
+{
+    blake3_hasher hasher;
+    uint8_t out[8];
+    blake3_hasher_init_derive_key(&hasher, context);
+    blake3_hasher_update(&hasher, input.data, input.len);
+    blake3_hasher_finalize(&hasher, out, sizeof(out));
+    return rf_load_le64(out);
+}
+
+void rf_tenant_from_name(const char *name, rf_tenant *tenant)
+{
+    blake3_hasher hasher;
+    blake3_hasher_init_derive_key(&hasher, DOMAIN_TENANT);
+    blake3_hasher_update(&hasher, name, strlen(name));
+    blake3_hasher_finalize(&hasher, tenant->bytes, sizeof(tenant->bytes));
+}
+
+uint64_t rf_split_id(uint64_t run, uint64_t parent, uint64_t op, rf_derived_kind kind,
+                     uint32_t index)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_split_id(&hasher, run, parent, op, kind, index);
+}
+
+uint64_t rf_hash_checkpoint(rf_cursor cursor)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_checkpoint(&hasher, &cursor);
+}
+
+uint64_t rf_hash_complete(rf_cursor cursor)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_complete(&hasher, &cursor);
+}
+
+uint64_t rf_hash_release(rf_cursor cursor)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_release(&hasher, &cursor);
+}
+
+uint64_t rf_hash_park(rf_park_reason reason)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_park(&hasher, reason);
+}
+
+uint64_t rf_hash_unpark(uint64_t run, uint64_t shard)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_unpark(&hasher, run, shard);
+}
+
+uint64_t rf_hash_split_replace(const rf_child *children, uint32_t count)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_split_replace(&hasher, children, count);
+}
+
+uint64_t rf_hash_split_residual(rf_spec parent_new, rf_spec residual)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_split_residual(&hasher, &parent_new, &residual);
+}
+
+uint64_t rf_hash_run_op(rf_run_op_kind kind)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    return rf_hasher_run_op(&hasher, kind);
+}
+
+static uint64_t hash_manifest(rf_run_op_kind kind, const rf_shard_input *shards, uint32_t count,
+                              uint32_t *order)
+{
+    struct rf_hasher hasher;
+    rf_hasher_init(&hasher);
+    rf_manifest_order_by_id(shards, count, order);
+    return rf_hasher_manifest(&hasher, kind, shards, count, order);
+}
+
+uint64_t rf_hash_register(const rf_shard_input *shards, uint32_t count, uint32_t *order)
+{
+    return hash_manifest(RF_RUN_OP_REGISTER_SHARDS, shards, count, order);
+}
+
+uint64_t rf_hash_add(const rf_shard_input *shards, uint32_t count, uint32_t *order)
+{
+    return hash_manifest(RF_RUN_OP_ADD_SHARDS, shards, count, order);
+}
