@@ -1,0 +1,66 @@
+# A thin front: the work is done by cmake/*.sh and tests/run-*, which can be called by hand as well.
+SHELL := /bin/bash
+BUILD ?= build
+override BUILD := $(abspath $(BUILD))
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 1
+RF_SECONDS ?= 600
+export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS
+
+.PHONY: help deps demo test bench soak fuzz install format format-check clean
+.NOTPARALLEL:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+deps: ## install and unpack what the build needs (the other targets do it too)
+	@cmake/deps.sh
+
+demo: deps ## build and run the demo
+	@cmake/build.sh gcc rf-demo
+	@$(BUILD)/gcc/worker-demo/rf-demo $(ARGS)
+
+test: ## build and test all: gcc, clang, sanitizers, package (QUICK=1: gcc only)
+	@tests/run-all
+
+bench: deps ## build and run every benchmark (ARGS=... goes to each)
+	@cmake/build.sh gcc
+	@found=; for source in bench/bench_*.c; do \
+	    name=$${source#bench/bench_}; name=$${name%.c}; \
+	    [ -e "$$source" ] || continue; \
+	    found=1; echo "-- $$name"; $(BUILD)/gcc/bench/rf-bench-$$name $(ARGS) </dev/null || exit 1; \
+	done; [ -n "$$found" ] || echo "there is no benchmark"
+
+soak: deps ## run tests/soak, or else the property tests, for RF_SECONDS=600 from RF_SEED (random)
+	@cmake/build.sh gcc
+	@export RF_SOAK=1 RF_SEED="$${RF_SEED:-$$(date +%s)}"; \
+	echo "soak: RF_SEED=$$RF_SEED RF_SECONDS=$$RF_SECONDS"; \
+	if [ -x tests/soak ]; then exec tests/soak; fi; \
+	found=; for source in tests/*/test_*property*.c; do \
+	    [ -e "$$source" ] || continue; \
+	    room=$${source#tests/}; room=$${room%%/*}; name=$${source##*/test_}; name=$${name%.c}; \
+	    found=1; echo "-- $$source"; $(BUILD)/gcc/tests/test_$${room}_$$name </dev/null || exit 1; \
+	done; [ -n "$$found" ] || echo "soak: there is no property test"
+
+fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
+	@cmake/build.sh fuzz
+	@tests/run-fuzz
+
+install: ## build and install the library (PREFIX=/usr/local, DESTDIR)
+	@cmake/deps.sh lib
+	@cmake/build.sh install
+	@cmake --install $(BUILD)/install
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+format: ## rewrite our sources with clang-format 14
+	@cmake/format.sh --available || cmake/deps.sh format
+	@cmake/format.sh
+
+format-check: ## say which sources make format would change
+	@cmake/format.sh --available || cmake/deps.sh format
+	@cmake/format.sh --check
+
+clean: ## remove what was built; build/deps stays
+	@rm -rf $(foreach d,gcc clang asan tsan fuzz install package logs,"$(BUILD)/$(d)") "$(BUILD)"/*.lock
