@@ -28,6 +28,9 @@ format) packages="clang-format"
 *)      echo "usage: cmake/deps.sh [all | lib | format]" >&2
         exit 2 ;;
 esac
+case " ${CMAKE_ARGS:-} " in
+*" -DRINGFENCE_FETCH=ON "*) sources="" ;;
+esac
 
 say() { printf 'deps: %s\n' "$*"; }
 die() { printf 'deps: %s\n' "$@" >&2; exit 1; }
@@ -38,17 +41,25 @@ show_log() { grep -E '^(E|W|Err):? ?' "$1" | head -n 6 | sed 's/^/  /' >&2 || tr
 missing_packages() {
     local package
     for package in $packages; do
-        case $(dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null || true) in
-        *installed*) ;;
-        *) printf '%s ' "$package" ;;
-        esac
+        dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+            printf '%s ' "$package"
     done
+}
+
+# Installed on this system, where CMake will find it?
+installed() {
+    local dir
+    for dir in /usr /usr/local; do
+        compgen -G "$dir/lib*/cmake/$1/$1[-C]*onfig.cmake" && return
+        compgen -G "$dir/lib/*/cmake/$1/$1[-C]*onfig.cmake" && return
+    done
+    pkg-config --exists "lib$1" 2>/dev/null
 }
 
 missing_sources() {
     local name
     for name in $sources; do
-        [ -e "$deps/$name/$name.h" ] || printf '%s ' "$name"
+        [ -e "$deps/$name/$name.h" ] || installed "$name" >/dev/null || printf '%s ' "$name"
     done
 }
 
@@ -135,8 +146,8 @@ no_download() {
     local package=$1 what=$2
     show_log "$log"
     die "could not download the Debian package $package, which carries the sources of $what." \
-        "Check the network and run cmake/deps.sh again; or install $what yourself; or put its" \
-        "sources into $deps/${what,,}; or let CMake fetch it: -DRINGFENCE_FETCH=ON."
+        "Check the network and run it again; or install $what yourself; or put its sources into" \
+        "$deps/${what,,}; or let CMake fetch them from upstream: make CMAKE_ARGS=-DRINGFENCE_FETCH=ON ..."
 }
 
 # keep NAME FILE...: into $deps/NAME, whole or not at all.
@@ -178,13 +189,13 @@ get_unity() {
         codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
         case $codename in
         bookworm) next=trixie ;;
-        *) die "no package of this system ($codename) carries Unity: install Unity, or configure with" \
-               "-DRINGFENCE_FETCH=ON, or put unity.c, unity.h and unity_internals.h into $deps/unity" ;;
+        *) die "no package of this system (${codename:-unknown}) carries Unity: install Unity, or put unity.c," \
+               "unity.h and unity_internals.h into $deps/unity, or make CMAKE_ARGS=-DRINGFENCE_FETCH=ON ..." ;;
         esac
         site=$(apt-get indextargets --format '$(SITE)' 'Identifier: Packages' 'Label: Debian' \
             "Codename: $codename" | awk 'NR == 1')
         [ -n "$site" ] || die "apt knows no Debian site for $codename, so the package $package of $next" \
-            "can't be found: install Unity, or configure with -DRINGFENCE_FETCH=ON"
+            "can't be found: install Unity, or make CMAKE_ARGS=-DRINGFENCE_FETCH=ON ..."
 
         mkdir -p "$work/next/sources" "$work/next/lists/partial" "$work/next/cache/archives/partial"
         cat >"$work/next/sources/next.sources" <<END
