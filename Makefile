@@ -1,7 +1,6 @@
 # A thin front: the work is done by cmake/*.sh and tests/run-*, which can be called by hand as well.
 SHELL := /bin/bash
 BUILD ?= build
-override BUILD := $(abspath $(BUILD))
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
@@ -20,7 +19,7 @@ deps: ## install and unpack what the build needs (the other targets do it too)
 
 demo: deps ## build and run the demo
 	@cmake/build.sh gcc rf-demo
-	@$(BUILD)/gcc/worker-demo/rf-demo $(ARGS)
+	@"$(BUILD)/gcc/worker-demo/rf-demo" $(ARGS)
 
 test: ## build and test all: gcc, clang, sanitizers, package (QUICK=1: gcc only)
 	@tests/run-all
@@ -30,7 +29,7 @@ bench: deps ## build and run every benchmark (ARGS=... goes to each)
 	@found=; for source in bench/bench_*.c; do \
 	    name=$${source#bench/bench_}; name=$${name%.c}; \
 	    [ -e "$$source" ] || continue; \
-	    found=1; echo "-- $$name"; $(BUILD)/gcc/bench/rf-bench-$$name $(ARGS) </dev/null || exit 1; \
+	    found=1; echo "-- $$name"; "$(BUILD)/gcc/bench/rf-bench-$$name" $(ARGS) </dev/null || exit 1; \
 	done; [ -n "$$found" ] || echo "there is no benchmark"
 
 soak: deps ## run tests/soak, or else the property tests, for RF_SECONDS=600 from RF_SEED (random)
@@ -41,7 +40,7 @@ soak: deps ## run tests/soak, or else the property tests, for RF_SECONDS=600 fro
 	found=; for source in tests/*/test_*property*.c; do \
 	    [ -e "$$source" ] || continue; \
 	    room=$${source#tests/}; room=$${room%%/*}; name=$${source##*/test_}; name=$${name%.c}; \
-	    found=1; echo "-- $$source"; $(BUILD)/gcc/tests/test_$${room}_$$name </dev/null || exit 1; \
+	    found=1; echo "-- $$source"; "$(BUILD)/gcc/tests/test_$${room}_$$name" </dev/null || exit 1; \
 	done; [ -n "$$found" ] || echo "soak: there is no property test"
 
 fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
@@ -51,7 +50,7 @@ fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name:
 install: ## build and install the library (PREFIX=/usr/local, DESTDIR)
 	@cmake/deps.sh lib
 	@cmake/build.sh install
-	@cmake --install $(BUILD)/install
+	@cmake --install "$(BUILD)/install"
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 format: ## rewrite our sources with clang-format 14

@@ -15,7 +15,7 @@ set -euo pipefail
 kind=${1:?which kind of build? See the top of cmake/build.sh}
 shift
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=${BUILD:-$root/build}
+build=$(realpath -m "${BUILD:-$root/build}")
 dir=$build/$kind
 
 args=(-DRINGFENCE_DEPS_DIR="$build/deps" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)

@@ -14,7 +14,7 @@ set -euo pipefail
 
 set_name=${1:-all}
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=${BUILD:-$root/build}
+build=$(realpath -m "${BUILD:-$root/build}")
 deps=$build/deps
 
 case $set_name in
