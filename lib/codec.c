@@ -6,18 +6,19 @@
 
 struct writer {
     uint8_t *at;
-    uint8_t *end;
-    bool full;
+    size_t room;
+    bool full; /* sticky; after it nothing is written */
 };
 
 static uint8_t *grow(struct writer *w, size_t n)
 {
-    if (w->full || (size_t)(w->end - w->at) < n) {
+    if (w->full || w->room < n) {
         w->full = true;
         return NULL;
     }
     uint8_t *at = w->at;
     w->at += n;
+    w->room -= n;
     return at;
 }
 
@@ -50,28 +51,29 @@ static void put_u64(struct writer *w, uint64_t v)
     }
 }
 
-static void put_bytes(struct writer *w, rf_bytes b)
+static void put_bytes(struct writer *w, rf_bytes b, size_t max)
 {
+    assert(b.len <= max); /* or it could never be read back */
     put_u32(w, (uint32_t)b.len);
     put_raw(w, b.data, b.len);
 }
 
 static void put_spec(struct writer *w, const rf_spec *s)
 {
-    put_bytes(w, s->start);
-    put_bytes(w, s->end);
-    put_bytes(w, s->metadata);
+    put_bytes(w, s->start, RF_KEY_MAX);
+    put_bytes(w, s->end, RF_KEY_MAX);
+    put_bytes(w, s->metadata, RF_METADATA_MAX);
 }
 
 static void put_cursor(struct writer *w, const rf_cursor *c)
 {
     put_u8(w, c->key.data != NULL);
     if (c->key.data != NULL) {
-        put_bytes(w, c->key);
+        put_bytes(w, c->key, RF_KEY_MAX);
     }
     put_u8(w, c->token.len != 0);
     if (c->token.len != 0) {
-        put_bytes(w, c->token);
+        put_bytes(w, c->token, RF_TOKEN_MAX);
     }
 }
 
@@ -102,9 +104,15 @@ static void put_state(struct writer *w, const struct rf_shard_state *s)
     }
 }
 
+/* Where the i-th oldest entry of a shard's ring is. */
+static uint32_t ring_slot(const struct rf_shard_state *s, uint32_t i)
+{
+    return (s->ring_next + RF_SHARD_RING - s->ring_count + i) % RF_SHARD_RING;
+}
+
 static struct writer begin_record(uint8_t *out, size_t cap, enum rf_codec_type type)
 {
-    struct writer w = {.at = out, .end = out + cap, .full = false};
+    struct writer w = {.at = out, .room = cap, .full = false};
     uint8_t *at = grow(&w, RF_CODEC_HEADER);
     if (at != NULL) {
         memset(at, 0, RF_CODEC_HEADER);
@@ -139,8 +147,9 @@ rf_status rf_codec_put_shard(const struct rf_shard *shard, uint8_t *out, size_t 
         put_u64(&w, shard->spawned[i]);
     }
     put_u8(&w, s->ring_count);
+    put_u8(&w, s->ring_next);
     for (uint32_t i = 0; i < s->ring_count; i++) {
-        uint32_t at = (s->ring_next + RF_SHARD_RING - s->ring_count + i) % RF_SHARD_RING;
+        uint32_t at = ring_slot(s, i);
         put_entry(&w, shard->ring->op[at], shard->ring->kind[at], shard->ring->result[at],
                   shard->ring->hash[at], shard->ring->executed_at[at]);
     }
@@ -155,7 +164,7 @@ rf_status rf_codec_put_run(const struct rf_run *run, uint8_t *out, size_t cap, s
     put_u8(&w, (uint8_t)run->status);
     put_u8(&w, (uint8_t)run->config.semantics);
     put_u8(&w, run->config.has_max_retries);
-    put_u32(&w, run->config.max_retries);
+    put_u32(&w, run->config.has_max_retries ? run->config.max_retries : 0);
     put_u64(&w, run->config.lease_duration);
     put_u64(&w, run->created_at);
     put_u64(&w, run->completed_at);
@@ -173,6 +182,7 @@ rf_status rf_codec_put_step(uint64_t shard, uint64_t version, uint64_t time,
                             const struct rf_shard_step *step, uint8_t *out, size_t cap, size_t *len)
 {
     struct writer w = begin_record(out, cap, RF_CODEC_STEP);
+    assert(step->outcome == RF_EXECUTED); /* a replay did nothing that could be recorded */
     put_u64(&w, shard);
     put_u64(&w, version);
     put_u64(&w, time);
@@ -189,7 +199,7 @@ rf_status rf_codec_put_step(uint64_t shard, uint64_t version, uint64_t time,
         put_spec(&w, &step->spec);
     }
     if ((step->changes & RF_CHANGED_RING) != 0) {
-        put_u8(&w, (uint8_t)step->ring_slot);
+        assert(step->ring_slot == rf_ring_newest(step->next.ring_next, RF_SHARD_RING));
         put_entry(&w, step->entry.op, step->entry.kind, step->entry.result, step->entry.hash,
                   step->entry.executed_at);
     }
@@ -320,25 +330,21 @@ static struct rf_shard_state get_state(struct reader *r)
 
 rf_status rf_codec_peek(rf_bytes in, enum rf_codec_type *type, size_t *size)
 {
-    struct reader r = {.at = in.data, .end = (const uint8_t *)in.data + in.len};
     if (in.data == NULL || in.len < RF_CODEC_HEADER) {
         return RF_CORRUPT;
     }
-    uint8_t t = get_u8(&r);
-    uint8_t version = get_u8(&r);
-    uint8_t zero = (uint8_t)(get_u8(&r) | get_u8(&r));
-    uint32_t body = get_u32(&r);
-    if (t < RF_CODEC_SHARD || t > RF_CODEC_MADE || zero != 0 || version == 0) {
-        return RF_CORRUPT;
-    }
-    if (version > RF_CODEC_VERSION) {
+    const uint8_t *header = in.data;
+    uint32_t body = rf_load_le32(header + 4);
+    /* A later version may have types of its own, and a use for the zeros: it is judged first. */
+    if (header[1] > RF_CODEC_VERSION) {
         return RF_VERSION_MISMATCH;
     }
-    if (body > in.len - RF_CODEC_HEADER) {
+    if (header[1] == 0 || header[0] < RF_CODEC_SHARD || header[0] > RF_CODEC_MADE ||
+        header[2] != 0 || header[3] != 0 || body > in.len - RF_CODEC_HEADER) {
         return RF_CORRUPT;
     }
-    *type = (enum rf_codec_type)t;
-    *size = RF_CODEC_HEADER + body;
+    *type = (enum rf_codec_type)header[0];
+    *size = (size_t)RF_CODEC_HEADER + body;
     return RF_OK;
 }
 
@@ -390,16 +396,16 @@ rf_status rf_codec_get_shard(rf_bytes in, struct rf_shard_decoded *out, size_t *
     for (uint32_t i = 0; i < spawned; i++) {
         out->spawned[i] = get_u64(&r);
     }
-    uint8_t ring = get_enum(&r, RF_SHARD_RING);
+    out->state.ring_count = get_enum(&r, RF_SHARD_RING);
+    out->state.ring_next = get_enum(&r, RF_SHARD_RING - 1);
     if (r.bad) {
         return RF_CORRUPT;
     }
-    for (uint32_t i = 0; i < ring; i++) {
-        get_entry(&r, RF_OP_RELEASE, &out->ring.op[i], &out->ring.kind[i], &out->ring.result[i],
-                  &out->ring.hash[i], &out->ring.executed_at[i]);
+    for (uint32_t i = 0; i < out->state.ring_count; i++) {
+        uint32_t at = ring_slot(&out->state, i);
+        get_entry(&r, RF_OP_RELEASE, &out->ring.op[at], &out->ring.kind[at], &out->ring.result[at],
+                  &out->ring.hash[at], &out->ring.executed_at[at]);
     }
-    out->state.ring_count = ring;
-    out->state.ring_next = (uint8_t)(ring % RF_SHARD_RING);
     out->view.state = &out->state;
     out->view.ring = &out->ring;
     out->view.spawned = out->spawned;
@@ -450,6 +456,21 @@ rf_status rf_codec_get_run(rf_bytes in, struct rf_run *out, size_t *used)
     return status;
 }
 
+/* What a step says must fit together, or a record to which it is applied would break. */
+static bool step_fits(const struct rf_shard_step *step)
+{
+    if ((step->changes & RF_CHANGED_CURSOR) != 0 && step->cursor.key.data == NULL) {
+        return false; /* no operation takes a cursor's key away */
+    }
+    if ((step->changes & RF_CHANGED_SPEC) != 0 && !rf_range_upright(&step->spec)) {
+        return false;
+    }
+    if ((step->changes & RF_CHANGED_RING) != 0 && step->next.ring_count == 0) {
+        return false;
+    }
+    return step->spawned_new <= step->next.spawned_count;
+}
+
 rf_status rf_codec_get_step(rf_bytes in, struct rf_step_record *out, size_t *used)
 {
     struct reader r;
@@ -474,10 +495,9 @@ rf_status rf_codec_get_step(rf_bytes in, struct rf_step_record *out, size_t *use
     }
     if ((step->changes & RF_CHANGED_SPEC) != 0) {
         step->spec = get_spec(&r);
-        r.bad = r.bad || !rf_range_upright(&step->spec);
     }
     if ((step->changes & RF_CHANGED_RING) != 0) {
-        step->ring_slot = get_enum(&r, RF_SHARD_RING - 1);
+        step->ring_slot = rf_ring_newest(step->next.ring_next, RF_SHARD_RING);
         get_entry(&r, RF_OP_RELEASE, &step->entry.op, &step->entry.kind, &step->entry.result,
                   &step->entry.hash, &step->entry.executed_at);
     }
@@ -494,7 +514,8 @@ rf_status rf_codec_get_step(rf_bytes in, struct rf_step_record *out, size_t *use
         step->spawned_ids = out->spawned;
     }
     status = close_record(&r);
-    if (status == RF_OK && rf_shard_state_violation(&step->next, out->shard) != NULL) {
+    if (status == RF_OK &&
+        (!step_fits(step) || rf_shard_state_violation(&step->next, out->shard) != NULL)) {
         status = RF_CORRUPT;
     }
     return status;
