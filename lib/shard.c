@@ -250,7 +250,7 @@ rf_status rf_shard_park(const struct rf_shard *shard, const struct rf_call *call
                         rf_park_reason reason, struct rf_shard_step *step, rf_detail *detail)
 {
     if ((unsigned)reason > RF_PARK_OTHER) {
-        return RF_INVALID_ARGUMENT;
+        return call->now == 0 ? RF_INVALID_TIME : RF_INVALID_ARGUMENT;
     }
     bool replayed = false;
     rf_status status = begin(shard, call, step, detail, &replayed);
