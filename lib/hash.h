@@ -2,8 +2,9 @@
  * Ids and payload hashes: BLAKE3 in derive-key mode over the canonical bytes.
  *
  * A hasher keyed for a domain costs a hash of the domain string to make. Callers that hash often
- * own a struct rf_hasher, which is made once and reset for every use: resetting is cheaper than
- * copying a prepared one (1.9 KiB), and needs nothing but BLAKE3's public API. One user at a time.
+ * own a struct rf_hasher, which is made once. What fits one chunk of BLAKE3 (1 KiB: almost
+ * everything) only reads its key; anything longer resets and uses it, which is cheaper than copying
+ * a prepared one (1.9 KiB). One user at a time.
  */
 #ifndef RF_HASH_H
 #define RF_HASH_H
