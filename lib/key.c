@@ -11,7 +11,7 @@ rf_status rf_key_successor(rf_bytes key, uint8_t *out, size_t *out_len)
     if (out == NULL || out_len == NULL || !rf_bytes_sound(key)) {
         return RF_INVALID_ARGUMENT;
     }
-    if (key.len + 1 > RF_KEY_MAX) {
+    if (key.len >= RF_KEY_MAX) {
         return RF_KEY_TOO_LARGE;
     }
     if (key.len != 0) {
