@@ -339,7 +339,7 @@ rf_status rf_shard_split_replace(const struct rf_shard *shard, const struct rf_c
         scratch->ids[i] =
             rf_hasher_split_id(hasher, shard->run, shard->shard, call->op, RF_CHILD, first + i);
     }
-    status = rf_split_check_ids(scratch->ids, count, env, detail);
+    status = rf_split_check_ids(scratch->ids, scratch->order, count, env, detail);
     if (status != RF_OK) {
         return status;
     }
@@ -409,11 +409,11 @@ rf_status rf_shard_split_residual(const struct rf_shard *shard, const struct rf_
     }
     scratch->ids[0] =
         rf_hasher_split_id(hasher, shard->run, shard->shard, call->op, RF_RESIDUAL, first);
-    status = rf_split_check_ids(scratch->ids, 1, env, detail);
+    scratch->order[0] = 0;
+    status = rf_split_check_ids(scratch->ids, scratch->order, 1, env, detail);
     if (status != RF_OK) {
         return status;
     }
-    scratch->order[0] = 0;
     step->changes |= RF_CHANGED_SPAWNED | RF_CHANGED_SPEC;
     step->spec = *parent_new;
     step->spawned_new = 1;

@@ -145,8 +145,8 @@ rf_status rf_split_check_room(uint32_t spawned, uint32_t count, const struct rf_
     return rf_limit_check(count, env, detail);
 }
 
-rf_status rf_split_check_ids(const uint64_t *ids, uint32_t count, const struct rf_env *env,
-                             rf_detail *detail)
+rf_status rf_split_check_ids(const uint64_t *ids, const uint16_t *order, uint32_t count,
+                             const struct rf_env *env, rf_detail *detail)
 {
     for (uint32_t i = 0; i < count; i++) {
         bool taken = env->exists != NULL && env->exists(env->context, ids[i]);
@@ -154,7 +154,7 @@ rf_status rf_split_check_ids(const uint64_t *ids, uint32_t count, const struct r
             taken = ids[j] == ids[i];
         }
         if (taken) {
-            return refuse_at(detail, RF_DERIVED_ID_COLLISION, i);
+            return refuse_at(detail, RF_DERIVED_ID_COLLISION, order[i]);
         }
     }
     return RF_OK;

@@ -18,7 +18,8 @@ rf_status rf_split_check_room(uint32_t spawned, uint32_t count, const struct rf_
                               rf_detail *detail);
 rf_status rf_limit_check(uint64_t count, const struct rf_env *env, rf_detail *detail);
 
-rf_status rf_split_check_ids(const uint64_t *ids, uint32_t count, const struct rf_env *env,
-                             rf_detail *detail);
+/* order[i] is the caller's position of the shard that ids[i] is for. */
+rf_status rf_split_check_ids(const uint64_t *ids, const uint16_t *order, uint32_t count,
+                             const struct rf_env *env, rf_detail *detail);
 
 #endif
