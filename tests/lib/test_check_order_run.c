@@ -1,9 +1,10 @@
-/* The order of the checks of every operation on a run, and of a manifest (PROTOCOL section 5). */
+/* The order of the checks of every operation on a run, and of a manifest (PROTOCOL section 5); and
+ * that no refusal gives a secret away. */
 #include <unity.h>
 
-#include "desk.h"
 #include "drill.h"
 #include "run_desk.h"
+#include "secret.h"
 
 /* In the order of the checks, for all operations together. */
 enum fault {
@@ -90,7 +91,7 @@ static bool shard_13_exists(void *context, uint64_t shard)
 
 static void set_scene(uint32_t faults, rf_run_status status)
 {
-    rf_tenant tenant = rf_tenant_of(1);
+    rf_tenant tenant = rf_secret_tenant();
     rf_run_desk_open(&desk, &tenant, 7);
     desk.exists = (faults & BIT(ABSENT)) == 0;
     desk.op = 900;
@@ -105,7 +106,7 @@ static void set_scene(uint32_t faults, rf_run_status status)
     };
     if (faults & BIT(CONFLICT)) {
         desk.run.ring.op[0] = desk.op;
-        desk.run.ring.hash[0] = 0x1234;
+        desk.run.ring.hash[0] = RF_SECRET_HASH;
         desk.run.ring.executed_at[0] = 55;
         desk.run.ring_count = desk.run.ring_next = 1;
     }
@@ -119,7 +120,7 @@ static void set_scene(uint32_t faults, rf_run_status status)
         desk.config.semantics = (rf_semantics)(RF_DISPATCHED + 1);
     }
     if (faults & BIT(TENANT)) {
-        desk.tenant = rf_tenant_of(2);
+        desk.tenant = rf_secret_other_tenant();
     }
     if (faults & BIT(TIME)) {
         desk.now = 0;
@@ -137,13 +138,16 @@ static void set_scene(uint32_t faults, rf_run_status status)
 static const rf_shard_input *manifest_with(uint32_t faults, uint32_t *count)
 {
     static rf_shard_input shards[8];
-    static const uint8_t zeros[RF_TOKEN_MAX + 1];
-    static uint8_t long_key[RF_KEY_MAX + 1];
-    static const char *const letter[9] = {"a", "c", "e", "g", "i", "k", "m", "o", "q"};
     static const uint32_t span[8] = {3, 1, 6, 0, 5, 2, 7, 4};
     *count = faults & BIT(EMPTY) ? 0 : 8;
     for (uint32_t i = 0; i < 8; i++) {
-        shards[i] = rf_input_of(10 + i, letter[span[i]], letter[span[i] + 1]);
+        char start = (char)('a' + 2 * span[i]), end = (char)(start + 2);
+        shards[i] = (rf_shard_input){
+            .shard = 10 + i,
+            .spec = {.start = rf_secret_key(start),
+                     .end = rf_secret_key(end),
+                     .metadata = rf_secret_metadata(20)},
+        };
     }
     if (faults & BIT(DUPLICATE)) {
         shards[7].shard = shards[5].shard;
@@ -152,31 +156,29 @@ static const rf_shard_input *manifest_with(uint32_t faults, uint32_t *count)
         shards[6].spec.end = rf_bytes_none();
     }
     if (faults & BIT(INVERTED)) { /* [k, m) */
-        shards[4].spec.end = rf_text("jjj");
+        shards[4].spec.end = rf_secret_key('j');
     }
     if (faults & BIT(KEY)) {
-        memset(long_key, 'k', sizeof(long_key));
-        shards[4].spec.start = rf_bytes_of(long_key, sizeof(long_key));
+        shards[4].spec.start = rf_secret_long_key('k', RF_KEY_MAX + 1);
     }
     if (faults & BIT(METADATA)) {
-        shards[4].spec.metadata = rf_bytes_of(zeros, sizeof(zeros));
+        shards[4].spec.metadata = rf_secret_metadata(RF_METADATA_MAX + 1);
     }
     if (faults & BIT(OVERLAP)) { /* [a, c) into [c, e) */
-        shards[3].spec.end = rf_text("cc");
+        shards[3].spec.end = rf_secret_key('d');
     }
     rf_cursor *cursor = &shards[2].cursor; /* [m, o) */
-    *cursor = rf_cursor_with(faults & BIT(OUTSIDE) ? "o" : "n", "token");
+    char letter = faults & BIT(OUTSIDE) ? 'p' : 'n';
+    *cursor = (rf_cursor){.key = rf_secret_key(letter), .token = rf_secret_token(20)};
     if (faults & BIT(CURSOR_KEY)) {
-        static uint8_t cursor_key[RF_KEY_MAX + 1];
-        memset(cursor_key, faults & BIT(OUTSIDE) ? 'o' : 'n', sizeof(cursor_key));
-        cursor->key = rf_bytes_of(cursor_key, sizeof(cursor_key));
+        cursor->key = rf_secret_long_key(letter, RF_KEY_MAX + 1);
     }
     if (faults & BIT(NO_KEY)) {
         cursor->key = rf_bytes_none();
     }
     if (faults & BIT(TOKEN)) {
-        shards[1].cursor = rf_cursor_at("d");
-        shards[1].cursor.token = rf_bytes_of(zeros, sizeof(zeros));
+        shards[1].cursor =
+            (rf_cursor){.key = rf_secret_key('d'), .token = rf_secret_token(RF_TOKEN_MAX + 1)};
     }
     if (faults & BIT(DERIVED)) {
         shards[0].shard |= RF_DERIVED_BIT;
@@ -187,6 +189,8 @@ static const rf_shard_input *manifest_with(uint32_t faults, uint32_t *count)
 static rf_status finish(rf_status status, rf_detail *detail)
 {
     *detail = desk.detail;
+    const char *leak = rf_secret_leak(status, detail, &desk.hash, desk.hash != 0);
+    TEST_ASSERT_NULL_MESSAGE(leak, leak);
     return status;
 }
 
@@ -210,9 +214,11 @@ static rf_status add_shards(uint32_t faults, rf_detail *detail)
     uint32_t count;
     const rf_shard_input *shards = manifest_with(faults, &count);
     set_scene(faults, faults & BIT(STATUS) ? RF_RUN_INITIALIZING : RF_RUN_ACTIVE);
-    rf_spec old[3] = {rf_spec_of("A", "a"), rf_spec_of("q", "t"), rf_spec_of("t", "u")};
+    rf_spec old[3] = {{.start = rf_secret_key('A'), .end = rf_secret_key('a')},
+                      {.start = rf_secret_key('q'), .end = rf_secret_key('t')},
+                      {.start = rf_secret_key('t'), .end = rf_secret_key('u')}};
     if (faults & BIT(OVERLAP_OLD)) {
-        old[1].start = rf_text("pp");
+        old[1].start = rf_secret_key('p');
     }
     desk.existing = old;
     desk.existing_count = 3;

@@ -1,9 +1,11 @@
 /* The order of the checks of every operation on a shard (PROTOCOL sections 3 and 4): of several
- * faults in one call the earliest is reported, and the rows of the STATUS TABLE say the same. */
+ * faults in one call the earliest is reported, the rows of the STATUS TABLE say the same, and no
+ * refusal gives a secret away. */
 #include <unity.h>
 
 #include "desk.h"
 #include "drill.h"
+#include "secret.h"
 #include "status_table.h"
 
 /* In the order of the checks, for all operations together. */
@@ -86,8 +88,6 @@ static const struct rf_fault faults_in_order[32] = {
 
 static struct rf_box box;
 static struct rf_desk desk;
-static uint8_t big[RF_TOKEN_MAX + 1]; /* of one letter */
-static char big_letter;
 
 void setUp(void)
 {
@@ -97,42 +97,41 @@ void tearDown(void)
 {
 }
 
-static rf_bytes letters(char letter, size_t len)
-{
-    if (letter != big_letter) {
-        memset(big, letter, sizeof(big));
-        big_letter = letter;
-    }
-    return rf_bytes_of(big, len);
-}
-
 static bool any_id_exists(void *context, uint64_t shard)
 {
     (void)context;
     return (shard & RF_DERIVED_BIT) != 0;
 }
 
-/* A shard [d, w) at m, fence 5, held by worker 42 until 1000; it is 500. */
+static rf_spec span(char start, char end)
+{
+    return (rf_spec){.start = rf_secret_key(start), .end = rf_secret_key(end)};
+}
+
+/* A shard [d, w) at m, fence 5, held until 1000; it is 500. */
 static void set_scene(uint32_t faults)
 {
-    rf_tenant tenant = rf_tenant_of(1);
-    rf_box_make_root(&box, &tenant, 7, 100, rf_spec_of("d", "w"), rf_cursor_with("m", "old"));
+    rf_tenant tenant = rf_secret_tenant();
+    rf_cursor cursor = {.key = rf_secret_key('m'), .token = rf_secret_token(20)};
+    rf_spec spec = span('d', 'w');
+    spec.metadata = rf_secret_metadata(20);
+    rf_box_make_root(&box, &tenant, 7, 100, spec, cursor);
     rf_desk_open(&desk, &box);
     box.state.fence = 5;
-    box.state.owner = 42;
+    box.state.owner = RF_SECRET_OWNER;
     box.state.deadline = 1000;
     box.state.flags = RF_SHARD_LEASED;
     box.state.spawned_count = 0;
-    rf_box_push(&box, 800, 0x1234, RF_OP_CHECKPOINT, 400);
+    rf_box_push(&box, 800, RF_SECRET_HASH, RF_OP_CHECKPOINT, 400);
     desk.now = 500;
     desk.op = 900;
-    desk.lease.worker = 42;
+    desk.lease.worker = RF_SECRET_OWNER;
     desk.lease.fence = 5;
     desk.env.tenant_limit = 1000;
     desk.env.total_limit = 2000;
 
     if (faults & BIT(CONFLICT)) {
-        rf_box_push(&box, desk.op, 0x5678, RF_OP_PARK, 450);
+        rf_box_push(&box, desk.op, RF_SECRET_HASH, RF_OP_PARK, 450);
     }
     if (faults & BIT(FENCE)) {
         desk.lease.fence = 4;
@@ -160,7 +159,7 @@ static void set_scene(uint32_t faults)
         desk.env.run_status = RF_RUN_DONE;
     }
     if (faults & BIT(TENANT)) {
-        desk.tenant = rf_tenant_of(2);
+        desk.tenant = rf_secret_other_tenant();
     }
     if (faults & BIT(OTHER_RUN)) {
         desk.lease.run = 8;
@@ -195,19 +194,17 @@ static void set_scene(uint32_t faults)
 static rf_cursor cursor_with(uint32_t faults, char good, char below, char outside,
                              char below_and_outside)
 {
-    static char key[2];
     bool is_below = (faults & BIT(REGRESSION)) != 0, is_outside = (faults & BIT(OUTSIDE)) != 0;
-    key[0] = is_below && is_outside ? below_and_outside
-             : is_below             ? below
-             : is_outside           ? outside
-                                    : good;
-    rf_cursor cursor = rf_cursor_with(key, "token");
+    char letter = is_below && is_outside ? below_and_outside
+                  : is_below             ? below
+                  : is_outside           ? outside
+                                         : good;
+    rf_cursor cursor = {.key = rf_secret_key(letter), .token = rf_secret_token(20)};
     if (faults & BIT(CURSOR_KEY)) {
-        cursor.key = letters(key[0], RF_KEY_MAX + 1);
+        cursor.key = rf_secret_long_key(letter, RF_KEY_MAX + 1);
     }
     if (faults & BIT(TOKEN)) {
-        static const uint8_t token[RF_TOKEN_MAX + 1];
-        cursor.token = rf_bytes_of(token, sizeof(token));
+        cursor.token = rf_secret_token(RF_TOKEN_MAX + 1);
     }
     if (faults & BIT(NO_KEY)) {
         cursor.key = rf_bytes_none();
@@ -218,6 +215,8 @@ static rf_cursor cursor_with(uint32_t faults, char good, char below, char outsid
 static rf_status finish(rf_status status, rf_detail *detail)
 {
     *detail = desk.detail;
+    const char *leak = rf_secret_leak(status, detail, &desk.hash, desk.hash != 0);
+    TEST_ASSERT_NULL_MESSAGE(leak, leak);
     return status;
 }
 
@@ -225,7 +224,7 @@ static rf_status acquire(uint32_t faults, rf_detail *detail)
 {
     set_scene(faults);
     box.state.deadline = faults & BIT(LEASED) ? desk.now + 1 : desk.now;
-    return finish(rf_desk_acquire(&desk, 42), detail);
+    return finish(rf_desk_acquire(&desk, RF_SECRET_OWNER), detail);
 }
 
 static rf_status renew(uint32_t faults, rf_detail *detail)
@@ -275,30 +274,26 @@ static rf_status unpark(uint32_t faults, rf_detail *detail)
 static rf_status split_replace(uint32_t faults, rf_detail *detail)
 {
     static rf_child children[RF_SPLIT_CHILDREN_MAX + 1];
-    static uint8_t long_n[RF_KEY_MAX + 1];
-    memset(long_n, 'n', sizeof(long_n));
     memset(children, 0, sizeof(children));
     rf_bytes points[7];
     for (int i = 0; i < 7; i++) {
-        static const char *const letter[7] = {"d", "f", "h", "k", "n", "q", "w"};
-        points[i] = rf_text(letter[i]);
+        points[i] = rf_secret_key("dfhknqw"[i]);
     }
     if (faults & BIT(INVERTED)) {
         points[3] = points[2];
     }
     if (faults & BIT(KEY)) {
-        points[4] = rf_bytes_of(long_n, sizeof(long_n));
+        points[4] = rf_secret_long_key('n', RF_KEY_MAX + 1);
     }
     static const int position[6] = {1, 5, 0, 2, 3, 4};
     for (int i = 0; i < 6; i++) {
         children[position[i]].spec = (rf_spec){.start = points[i], .end = points[i + 1]};
     }
     if (faults & BIT(COVERAGE)) {
-        children[position[1]].spec.end = rf_text("g");
+        children[position[1]].spec.end = rf_secret_key('g');
     }
     if (faults & BIT(METADATA)) {
-        static const uint8_t metadata[RF_METADATA_MAX + 1];
-        children[position[3]].spec.metadata = rf_bytes_of(metadata, sizeof(metadata));
+        children[position[3]].spec.metadata = rf_secret_metadata(RF_METADATA_MAX + 1);
     }
     set_scene(faults);
     children[position[5]].cursor = cursor_with(faults, 's', 0, 'b', 0);
@@ -311,14 +306,13 @@ static rf_status split_replace(uint32_t faults, rf_detail *detail)
 static rf_status split_residual(uint32_t faults, rf_detail *detail)
 {
     bool inverted = (faults & BIT(INVERTED)) != 0, outside = (faults & BIT(OUTSIDE)) != 0;
-    static char cut[2];
-    cut[0] = inverted && outside ? 'c' : inverted ? 'x' : outside ? 'k' : 'p';
-    rf_bytes point = faults & BIT(KEY) ? letters(cut[0], RF_KEY_MAX + 1) : rf_text(cut);
-    rf_spec parent_new = {.start = rf_text("d"), .end = point};
-    rf_spec residual = {.start = point, .end = rf_text(faults & BIT(COVERAGE) ? "v" : "w")};
+    char cut = inverted && outside ? 'c' : inverted ? 'x' : outside ? 'k' : 'p';
+    rf_bytes point =
+        faults & BIT(KEY) ? rf_secret_long_key(cut, RF_KEY_MAX + 1) : rf_secret_key(cut);
+    rf_spec parent_new = {.start = rf_secret_key('d'), .end = point};
+    rf_spec residual = {.start = point, .end = rf_secret_key(faults & BIT(COVERAGE) ? 'v' : 'w')};
     if (faults & BIT(METADATA)) {
-        static const uint8_t metadata[RF_METADATA_MAX + 1];
-        parent_new.metadata = rf_bytes_of(metadata, sizeof(metadata));
+        parent_new.metadata = rf_secret_metadata(RF_METADATA_MAX + 1);
     }
     set_scene(faults);
     return finish(rf_desk_split_residual(&desk, parent_new, residual), detail);

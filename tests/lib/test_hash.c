@@ -159,12 +159,13 @@ static void cursor_hashes_are_those_of_the_canonical_bytes_at_every_length(void)
     }
 }
 
-static void short_cursors_of_every_length_hash_as_their_canonical_bytes(void)
+/* Across the size of one chunk of BLAKE3, which is where the way of hashing changes. */
+static void cursors_of_every_length_up_to_a_chunk_hash_as_their_canonical_bytes(void)
 {
-    uint8_t key[300];
+    static uint8_t key[BLAKE3_CHUNK_LEN + 64];
     memset(key, 0xFF, sizeof(key));
     for (size_t len = 0; len <= sizeof(key); len++) {
-        rf_cursor c = {.key = rf_bytes_of(key, len), .token = rf_bytes_of(key, sizeof(key) - len)};
+        rf_cursor c = {.key = rf_bytes_of(key, len), .token = rf_bytes_of(key, len % 7)};
         put_tag("checkpoint");
         put_cursor(c);
         TEST_ASSERT_EQUAL_HEX64(canon_hash(), rf_hash_checkpoint(c));
@@ -376,7 +377,7 @@ int main(void)
     RUN_TEST(split_ids_are_the_hash_of_their_29_byte_input_with_bit_63);
     RUN_TEST(each_part_of_a_split_id_changes_it);
     RUN_TEST(cursor_hashes_are_those_of_the_canonical_bytes_at_every_length);
-    RUN_TEST(short_cursors_of_every_length_hash_as_their_canonical_bytes);
+    RUN_TEST(cursors_of_every_length_up_to_a_chunk_hash_as_their_canonical_bytes);
     RUN_TEST(the_initial_cursor_is_two_zero_bytes);
     RUN_TEST(an_empty_token_hashes_as_an_absent_one);
     RUN_TEST(an_empty_key_does_not_hash_as_an_absent_one);

@@ -43,6 +43,7 @@ static struct visit enter(struct rf_desk *desk, const rf_lease *lease, uint64_t 
                  .op = desk->op,
                  .hash = hash},
     };
+    desk->hash = hash;
     memset(&desk->step, 0xA5, sizeof(desk->step));
     memset(&desk->detail, 0, sizeof(desk->detail));
     if (desk->box != NULL) {

@@ -28,6 +28,7 @@ struct rf_desk {
     /* what came of it */
     struct rf_shard_step step;
     rf_detail detail;
+    uint64_t hash;        /* the payload hash of the call */
     rf_event event;       /* of the step, if it was executed */
     struct rf_box before; /* the record before the last call */
 

@@ -30,6 +30,7 @@ static void enter(struct rf_run_desk *desk, struct visit *v, uint64_t hash)
         .call = {.tenant = &desk->tenant, .now = desk->now, .op = desk->op, .hash = hash},
     };
     v->before = desk->run;
+    desk->hash = hash;
     memset(&desk->step, 0xA5, sizeof(desk->step));
     memset(&desk->detail, 0, sizeof(desk->detail));
 }

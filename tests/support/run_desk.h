@@ -24,6 +24,7 @@ struct rf_run_desk {
     struct rf_run_step step;
     rf_detail detail;
     rf_event event;
+    uint64_t hash; /* the payload hash of the call */
 
     struct rf_hasher hasher;
     uint32_t by_id[2 * RF_RUN_DESK_SHARDS];
