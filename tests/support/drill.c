@@ -6,7 +6,7 @@
 #include "prng.h"
 #include "status_table.h"
 
-#define RANDOM_SETS 600u
+#define RANDOM_SETS 2000u
 
 static void describe(const struct rf_drill *drill, uint32_t faults, rf_status got, char *out,
                      size_t size)
