@@ -1,5 +1,7 @@
 #include "range.h"
 
+#include <stdlib.h>
+
 void rf_detail_clear(rf_detail *detail)
 {
     if (detail != NULL) {
@@ -74,4 +76,14 @@ rf_status rf_cursor_check(const rf_cursor *cursor, const rf_cursor *stored, cons
         return rf_refuse_size(detail, RF_CURSOR_OUT_OF_BOUNDS, cursor->key.len, RF_KEY_MAX);
     }
     return RF_OK;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    return rf_bytes_compare(((const rf_spec *)a)->start, ((const rf_spec *)b)->start);
+}
+
+void rf_ranges_sort(rf_spec *ranges, uint32_t count)
+{
+    qsort(ranges, count, sizeof(*ranges), by_start);
 }

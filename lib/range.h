@@ -21,4 +21,7 @@ rf_status rf_spec_check_sizes(const rf_spec *spec, rf_detail *detail);
 rf_status rf_cursor_check(const rf_cursor *cursor, const rf_cursor *stored, const rf_spec *range,
                           rf_detail *detail);
 
+/* Sorts ranges by start. */
+void rf_ranges_sort(rf_spec *ranges, uint32_t count);
+
 #endif

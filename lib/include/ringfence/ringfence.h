@@ -31,6 +31,29 @@
  *           checked before anything is published, and a damaged one is refused as RF_CORRUPT.
  *           Tenants are kept apart in what the API shows, not against a hostile process.
  *
+ * THE WORKER LOOP
+ *
+ *     rf_store *store;
+ *     rf_session *session;
+ *     const rf_grant *grant;
+ *     rf_detail detail;
+ *     if (rf_open("/var/lib/farm", &(rf_options){.create = true}, &store, &detail) != RF_OK) ...
+ *     rf_session_create(store, &(rf_session_options){.tenant = tenant, .worker = my_number,
+ *                                                    .keep_alive = true}, &session);
+ *     while (rf_session_claim(session, run, 60 * RF_SECOND, &grant, NULL) == RF_OK) {
+ *         rf_status lost = RF_OK;
+ *         for (each item of [grant->spec.start, grant->spec.end) behind grant->cursor) {
+ *             work on the item, marking what you write with grant->lease.fence;
+ *             lost = rf_session_checkpoint(session, (rf_cursor){.key = the item's key}, NULL);
+ *             if (lost != RF_OK)
+ *                 break;   // somebody else has the shard now: stop touching it
+ *         }
+ *         if (lost == RF_OK)
+ *             rf_session_complete(session, (rf_cursor){.key = the last item's key}, NULL);
+ *     }
+ *     rf_session_destroy(session);
+ *     rf_close(store);
+ *
  * WORDS
  *
  *  A tenant owns runs; a run is one piece of work and groups shards; a shard is a key range
@@ -184,6 +207,11 @@ typedef enum rf_status {
  * fail_run: RUN_NOT_FOUND OP_ID_CONFLICT RUN_TERMINAL WRONG_STATUS
  * cancel_run: RUN_NOT_FOUND OP_ID_CONFLICT RUN_TERMINAL
  * STATUS TABLE END
+ *
+ * Of a store only, and of no pure function:
+ * claim: THROTTLED RUN_NOT_FOUND RUN_TERMINAL BUFFER_TOO_SMALL NONE_AVAILABLE FENCE_EXHAUSTED
+ * purge_run: RUN_NOT_FOUND WRONG_STATUS
+ * acquire, get_shard: BUFFER_TOO_SMALL
  */
 
 /* The status in words, a constant string: "the lease has expired". */
@@ -205,7 +233,7 @@ typedef struct rf_detail {
     uint32_t pid;         /* RF_BUSY: who holds the lock */
     int32_t os_error;     /* errno of the system call that failed */
     bool has_index;
-    char where[96]; /* RF_CORRUPT, RF_IO_ERROR, RF_RESOURCE_EXHAUSTED...: which part or call */
+    char where[192]; /* RF_CORRUPT, RF_IO_ERROR, RF_RESOURCE_EXHAUSTED...: which part or call */
 } rf_detail;
 
 /* One sentence about a refusal: what, where, what to do. Always ends in a NUL; returns the length
@@ -439,6 +467,366 @@ RF_API rf_status rf_plan_residual_at(rf_spec parent, rf_bytes point, rf_spec *pa
 RF_API rf_status rf_plan_residual_from_cursor(rf_spec parent, rf_cursor cursor, uint8_t *scratch,
                                               rf_spec *parent_new, rf_spec *residual,
                                               rf_detail *detail);
+
+/* ----------------------------------------------------------------------------------- store --- */
+
+#define RF_MICROSECOND 1000ull
+#define RF_MILLISECOND 1000000ull
+#define RF_SECOND      1000000000ull
+
+typedef struct rf_store rf_store;
+
+/* All zero is a good choice; then `create` says whether a store may be made. */
+typedef struct rf_options {
+    bool create;    /* make the directory and the region if they are not there */
+    bool read_only; /* look, touch nothing: no member slot, no writable mapping */
+
+    /* Only when the region is made; 0 is the default in brackets. */
+    uint64_t max_shards;        /* [1,000,000] */
+    uint64_t max_tenant_shards; /* [max_shards] */
+    uint64_t max_bytes;         /* for keys, tokens and metadata that are not short [1 GiB] */
+    uint32_t max_runs;          /* [4,096] */
+    uint32_t max_members;       /* handles at once [1,000] */
+    uint64_t claim_cooldown;    /* ns between two claims of one worker [0: none] */
+    bool has_group;             /* the region is 0660 and belongs to `group` */
+    uint32_t group;
+
+    /* Of this handle. */
+    uint64_t busy_timeout; /* ns to wait for a lock of a living process [1 s] */
+
+    /* For simulators and instruction counters: a handle without guardian, whose death has to be
+     * declared and whose tending is done by rf_tend; a clock of one's own; a region elsewhere. */
+    bool manual;
+    uint64_t (*clock)(void *context);
+    void *clock_context;
+    const char *region_path;
+} rf_options;
+
+/*
+ * Opens a store: a directory, or a plain name, which stands for a directory in /dev/shm. What is
+ * there already decides: capacities are those of whoever made it. The handle takes a member slot;
+ * the first one of a process also starts its guardian thread.
+ */
+RF_API rf_status rf_open(const char *store, const rf_options *options, rf_store **out,
+                         rf_detail *detail);
+/* Gives up every lease bound to the handle, and the handle. In a child of fork it only forgets. */
+RF_API rf_status rf_close(rf_store *store);
+/* Removes a store for good. RF_BUSY while somebody has it open. */
+RF_API rf_status rf_destroy(const char *store, rf_detail *detail);
+
+/* The store's time: ns, never 0, never going back. */
+RF_API uint64_t rf_now(const rf_store *store);
+/* An op id that no other call of this handle has, and no other handle is likely to. */
+RF_API uint64_t rf_new_op(rf_store *store);
+
+/* What a call can tell besides its status. Every call takes NULL as well. */
+typedef struct rf_result {
+    bool want_event; /* in: fill in `event` */
+    rf_outcome outcome;
+    rf_run_status run_status; /* renew */
+    rf_capacity capacity;     /* acquire, claim, renew */
+    bool has_event;
+    rf_event event;
+    rf_detail detail; /* only after a refusal */
+} rf_result;
+
+/* --- shards --- */
+
+/* What a grant hands over. The bytes are in the caller's scratch; RF_GRANT_SCRATCH is always
+ * enough, and too little gives RF_BUFFER_TOO_SMALL before anything is granted. */
+#define RF_GRANT_SCRATCH 57344u
+typedef struct rf_grant {
+    void *scratch; /* in */
+    size_t scratch_size;
+    rf_lease lease;
+    rf_spec spec;
+    rf_cursor cursor;
+    rf_semantics semantics;
+    rf_shard_status status;
+    bool has_parent;
+    uint64_t parent;
+    const uint64_t *spawned;
+    uint32_t spawned_count;
+    uint32_t attempts; /* with this one, since the last progress */
+} rf_grant;
+
+/* A lease is bound to the handle's process: it ends when the process does. A detached one ends at
+ * its deadline only, and any process may present it. */
+enum { RF_BOUND = 0, RF_DETACHED = 1 };
+
+RF_API rf_status rf_acquire(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                            uint64_t shard, uint64_t worker, uint32_t flags, rf_grant *grant,
+                            rf_result *result);
+/* Moves the deadline to now + the run's lease duration, never back. Updates lease->deadline. */
+RF_API rf_status rf_renew(rf_store *store, uint64_t now, const rf_tenant *tenant, rf_lease *lease,
+                          rf_result *result);
+RF_API rf_status rf_checkpoint(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                               const rf_lease *lease, const rf_cursor *cursor, uint64_t op,
+                               rf_result *result);
+RF_API rf_status rf_complete(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                             const rf_lease *lease, const rf_cursor *cursor, uint64_t op,
+                             rf_result *result);
+RF_API rf_status rf_park(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                         const rf_lease *lease, rf_park_reason reason, uint64_t op,
+                         rf_result *result);
+/* cursor may be NULL: hand over as it is. */
+RF_API rf_status rf_release(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                            const rf_lease *lease, const rf_cursor *cursor, uint64_t op,
+                            rf_result *result);
+/* ids has room for count; in the order of the children's starts. */
+RF_API rf_status rf_split_replace(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                  const rf_lease *lease, const rf_child *children, uint32_t count,
+                                  uint64_t op, uint64_t *ids, rf_result *result);
+RF_API rf_status rf_split_residual(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                   const rf_lease *lease, const rf_spec *parent_new,
+                                   const rf_spec *residual, uint64_t op, uint64_t *id,
+                                   rf_result *result);
+RF_API rf_status rf_unpark(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                           uint64_t shard, uint64_t op, rf_result *result);
+
+/* --- claiming --- */
+
+/* The first shard that can be had, from position `worker mod number of shards` on. timeout 0 does
+ * not wait; otherwise it sleeps until something is claimable, the run ends (RF_RUN_TERMINAL) or
+ * timeout ns have passed (RF_NONE_AVAILABLE). RF_FOREVER waits for ever. A handle with a clock of
+ * its own never sleeps. */
+#define RF_FOREVER UINT64_MAX
+RF_API rf_status rf_claim(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                          uint64_t worker, uint32_t flags, uint64_t timeout, rf_grant *grant,
+                          rf_result *result);
+
+/* --- runs --- */
+
+RF_API rf_status rf_create_run(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                               const rf_run_config *config, rf_result *result);
+RF_API rf_status rf_register_shards(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                    uint64_t run, const rf_shard_input *shards, uint32_t count,
+                                    uint64_t op, rf_result *result);
+RF_API rf_status rf_create_run_with_shards(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                           uint64_t run, const rf_run_config *config,
+                                           const rf_shard_input *shards, uint32_t count,
+                                           uint64_t op, rf_result *result);
+RF_API rf_status rf_add_shards(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                               const rf_shard_input *shards, uint32_t count, uint64_t op,
+                               rf_result *result);
+RF_API rf_status rf_complete_run(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                 uint64_t run, uint64_t op, rf_result *result);
+RF_API rf_status rf_fail_run(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                             uint64_t op, rf_result *result);
+RF_API rf_status rf_cancel_run(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                               uint64_t op, rf_result *result);
+RF_API rf_status rf_purge_run(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                              rf_result *result);
+
+/* --- looking; none of these locks --- */
+
+typedef struct rf_ring_entry {
+    uint64_t op;
+    uint64_t executed_at;
+    uint8_t kind; /* rf_op_kind or rf_run_op_kind */
+    uint8_t result;
+} rf_ring_entry;
+
+typedef struct rf_run_info {
+    rf_tenant tenant;
+    uint64_t run;
+    rf_run_config config;
+    rf_run_status status;
+    uint64_t created_at;
+    uint64_t completed_at; /* 0 unless it has ended */
+    uint64_t root_count;
+    uint64_t shard_count;
+    uint64_t done;
+    uint64_t split;
+    uint64_t parked;
+    uint32_t ring_count; /* oldest first */
+    rf_ring_entry ring[RF_RUN_RING];
+} rf_run_info;
+
+typedef struct rf_shard_info {
+    uint64_t shard;
+    rf_shard_status status;
+    bool has_reason;
+    rf_park_reason reason;
+    rf_semantics semantics;
+    rf_spec spec;
+    rf_cursor cursor;
+    bool leased; /* a lease is recorded, active or not */
+    uint64_t owner;
+    uint64_t deadline;
+    uint64_t fence;
+    bool has_parent;
+    uint64_t parent;
+    const uint64_t *spawned;
+    uint32_t spawned_count;
+    uint32_t attempts;
+    uint64_t version;    /* rises with every logged operation */
+    uint32_t ring_count; /* oldest first */
+    rf_ring_entry ring[RF_SHARD_RING];
+} rf_shard_info;
+
+typedef enum rf_filter {
+    RF_LIST_ALL = 0,
+    RF_LIST_ACTIVE = 1,
+    RF_LIST_AVAILABLE = 2,
+    RF_LIST_PARKED = 3,
+    RF_LIST_ROOTS = 4,
+} rf_filter;
+
+RF_API rf_status rf_get_run(rf_store *store, const rf_tenant *tenant, uint64_t run,
+                            rf_run_info *info, rf_detail *detail);
+/* watermark has room for RF_KEY_MAX bytes, or is NULL. Reads every shard of the run. */
+RF_API rf_status rf_get_progress(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                 uint64_t run, rf_progress *progress, uint8_t *watermark,
+                                 rf_detail *detail);
+RF_API rf_status rf_get_capacity(rf_store *store, const rf_tenant *tenant, uint64_t run,
+                                 rf_capacity *capacity, rf_detail *detail);
+/* scratch as for a grant. */
+RF_API rf_status rf_get_shard(rf_store *store, const rf_tenant *tenant, uint64_t run,
+                              uint64_t shard, rf_shard_info *info, void *scratch,
+                              size_t scratch_size, rf_detail *detail);
+/* Calls visit for the shards that pass the filter, sorted by start and id; it returns false to
+ * stop. What is shown is one moment for every split: parent and children never both or neither. */
+typedef bool rf_visit(void *context, const rf_shard_info *shard);
+RF_API rf_status rf_list_shards(rf_store *store, uint64_t now, const rf_tenant *tenant,
+                                uint64_t run, rf_filter filter, rf_visit *visit, void *context,
+                                rf_detail *detail);
+/* Calls visit for every run of the tenant (NULL: of all), in no particular order. */
+typedef bool rf_visit_run(void *context, const rf_run_info *run);
+RF_API rf_status rf_list_runs(rf_store *store, const rf_tenant *tenant, rf_visit_run *visit,
+                              void *context, rf_detail *detail);
+
+/* --- leases as text --- */
+
+/* A lease with its tenant as one printable word, to be handed between processes. */
+#define RF_LEASE_TEXT 256u
+RF_API rf_status rf_lease_format(const rf_tenant *tenant, const rf_lease *lease, char *out,
+                                 size_t out_size);
+/* RF_INVALID_ARGUMENT if the text is not a lease, or damaged. */
+RF_API rf_status rf_lease_parse(const char *text, rf_tenant *tenant, rf_lease *lease);
+
+/* --- tending --- */
+
+/* What the guardian does anyway: settles dead members, finishes purges. */
+RF_API rf_status rf_tend(rf_store *store, uint64_t now);
+/* Finds all expired leases of a run; after it count and deadline of the capacity are exact. */
+RF_API rf_status rf_sweep(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                          rf_detail *detail);
+
+typedef struct rf_inspection {
+    uint64_t layout_hash;
+    uint64_t incarnation;
+    uint64_t fence_floor;
+    uint64_t region_bytes; /* address space */
+    uint64_t taken_bytes;  /* shared memory */
+    uint64_t members;      /* slots in use, with guardians */
+    uint64_t dead_members; /* not yet settled */
+    uint64_t runs;
+    uint64_t shards;
+    uint64_t extents; /* of 64 shards */
+    uint64_t leaves;
+    uint64_t blocks;
+    uint64_t operations;
+    uint64_t replays;
+    uint64_t refusals;
+    uint64_t lock_waits;
+    uint64_t busy;
+    uint64_t reaped; /* dead members settled, and what was found */
+    uint64_t redone;
+    uint64_t undone;
+    uint64_t locks_freed;
+    uint64_t leases_lost;
+    uint64_t leases_expired;
+    uint64_t purges_finished;
+    uint64_t reapers_replaced;
+} rf_inspection;
+RF_API rf_status rf_inspect(rf_store *store, rf_inspection *inspection, rf_detail *detail);
+
+typedef enum rf_op_class {
+    RF_CLASS_ACQUIRE = 0,
+    RF_CLASS_RENEW,
+    RF_CLASS_CHECKPOINT,
+    RF_CLASS_COMPLETE,
+    RF_CLASS_PARK,
+    RF_CLASS_RELEASE,
+    RF_CLASS_SPLIT_REPLACE,
+    RF_CLASS_SPLIT_RESIDUAL,
+    RF_CLASS_UNPARK,
+    RF_CLASS_CLAIM,
+    RF_CLASS_CREATE_RUN,
+    RF_CLASS_REGISTER,
+    RF_CLASS_ADD,
+    RF_CLASS_END_RUN,
+    RF_CLASS_PURGE,
+    RF_CLASSES,
+} rf_op_class;
+
+/* One member, for people and metrics. */
+typedef struct rf_member_info {
+    uint32_t slot;
+    uint32_t pid;
+    bool guardian;
+    bool dead;
+    uint64_t joined_at;
+    uint64_t executed[RF_CLASSES];
+    uint64_t replayed[RF_CLASSES];
+    uint64_t refused[RF_CLASSES][100]; /* by class and status */
+    uint64_t lock_waits;
+    uint64_t busy;
+} rf_member_info;
+typedef bool rf_visit_member(void *context, const rf_member_info *member);
+RF_API rf_status rf_list_members(rf_store *store, rf_visit_member *visit, void *context,
+                                 rf_detail *detail);
+
+/* --- following --- */
+
+/* Events of all members as they happen, without slowing them down: what is not read in time is
+ * lost, and counted. Works on a read-only handle. Renewals are not shown. */
+typedef struct rf_monitor rf_monitor;
+RF_API rf_status rf_monitor_create(rf_store *store, rf_monitor **monitor);
+RF_API rf_status rf_monitor_read(rf_monitor *monitor, rf_event *events, size_t capacity,
+                                 size_t *count, uint64_t *lost);
+RF_API void rf_monitor_destroy(rf_monitor *monitor);
+
+/* -------------------------------------------------------------------------------- sessions --- */
+
+/*
+ * A session works on one shard at a time and threads the lease through: claim or acquire, any number
+ * of checkpoints, renewals and residual splits, then one of complete, park, release or
+ * split_replace, which end the lease. After RF_STALE_FENCE, RF_LEASE_EXPIRED or RF_SHARD_TERMINAL
+ * the session has no lease any more. Op ids are made up by the session.
+ */
+typedef struct rf_session rf_session;
+
+typedef struct rf_session_options {
+    rf_tenant tenant;
+    uint64_t worker;
+    bool keep_alive; /* the guardian renews the lease at a third of its duration */
+    bool detached;   /* take detached leases */
+} rf_session_options;
+
+RF_API rf_status rf_session_create(rf_store *store, const rf_session_options *options,
+                                   rf_session **session);
+/* Releases the shard if one is held. */
+RF_API void rf_session_destroy(rf_session *session);
+
+/* RF_INVALID_ARGUMENT while a shard is held. *grant is valid until the lease ends. */
+RF_API rf_status rf_session_claim(rf_session *session, uint64_t run, uint64_t timeout,
+                                  const rf_grant **grant, rf_result *result);
+RF_API rf_status rf_session_acquire(rf_session *session, uint64_t run, uint64_t shard,
+                                    const rf_grant **grant, rf_result *result);
+/* RF_OK while the lease is held as far as is known; else why it was lost. Does not look into the
+ * region: cheap enough for every item. */
+RF_API rf_status rf_session_check(const rf_session *session);
+RF_API rf_status rf_session_renew(rf_session *session, rf_result *result);
+RF_API rf_status rf_session_checkpoint(rf_session *session, rf_cursor cursor, rf_result *result);
+RF_API rf_status rf_session_split_residual(rf_session *session, rf_bytes point, uint64_t *id,
+                                           rf_result *result);
+RF_API rf_status rf_session_split_replace(rf_session *session, const rf_bytes *points,
+                                          uint32_t count, uint64_t *ids, rf_result *result);
+RF_API rf_status rf_session_complete(rf_session *session, rf_cursor cursor, rf_result *result);
+RF_API rf_status rf_session_park(rf_session *session, rf_park_reason reason, rf_result *result);
+RF_API rf_status rf_session_release(rf_session *session, rf_result *result);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,328 @@
+#define _GNU_SOURCE
+#include "guardian.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "futex.h"
+#include "member.h"
+#include "reap.h"
+#include "renew.h"
+#include "sweep.h"
+
+#define WATCH_MAX 120u
+#define SLEEP_NS  2000000000ull
+#define RETRY_NS  10000000ull
+
+enum request_kind { REQUEST_JOIN, REQUEST_LEAVE, REQUEST_STOP };
+
+struct request {
+    enum request_kind kind;
+    uint32_t slot;
+    rf_status status;
+    rf_detail *detail;
+    bool done;
+    struct request *next;
+};
+
+struct rf_guardian {
+    struct rf_map *map;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    struct request *requests;  /* under lock */
+    struct rf_keepalive *kept; /* under lock */
+    bool ready;
+    rf_status status;
+    rf_detail *detail;
+    uint64_t busy_ns;
+    struct rf_robust *robust;
+    struct rf_actor actor;
+};
+
+/* --- the thread --- */
+
+static rf_status join_or_repair(struct rf_guardian *g, bool is_guardian, uint32_t *slot,
+                                rf_detail *detail)
+{
+    uint64_t now = rf_region_now(g->map);
+    rf_status status = rf_member_join(g->map, g->robust, is_guardian, now, slot, detail);
+    if (status == RF_RESOURCE_EXHAUSTED) {
+        /* Perhaps the slots are only full of the dead. */
+        if (is_guardian) {
+            rf_status repaired = rf_member_repair(g->map, g->robust, g->busy_ns, now, detail);
+            if (repaired != RF_OK) {
+                return repaired;
+            }
+        } else {
+            rf_sweep_all(&g->actor, now);
+        }
+        status = rf_member_join(g->map, g->robust, is_guardian, now, slot, detail);
+    }
+    if (status == RF_OK) {
+        rf_member_announce(g->map, *slot);
+    }
+    return status;
+}
+
+/* Returns whether the guardian is to stop. */
+static bool answer_requests(struct rf_guardian *g)
+{
+    bool stop = false;
+    pthread_mutex_lock(&g->lock);
+    while (g->requests != NULL) {
+        struct request *r = g->requests;
+        g->requests = r->next;
+        pthread_mutex_unlock(&g->lock);
+        switch (r->kind) {
+        case REQUEST_JOIN:
+            r->status = join_or_repair(g, false, &r->slot, r->detail);
+            break;
+        case REQUEST_LEAVE:
+            rf_member_leave(g->map, g->robust, r->slot);
+            r->status = RF_OK;
+            break;
+        case REQUEST_STOP:
+            r->status = RF_OK;
+            stop = true;
+            break;
+        }
+        pthread_mutex_lock(&g->lock);
+        r->done = true;
+        pthread_cond_broadcast(&g->answered);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return stop;
+}
+
+/* Renews what is due. Returns when the next one is, monotonic. */
+static uint64_t renew_kept(struct rf_guardian *g)
+{
+    uint64_t next = UINT64_MAX;
+    pthread_mutex_lock(&g->lock);
+    for (struct rf_keepalive *k = g->kept; k != NULL; k = k->next) {
+        uint64_t now = rf_monotonic_ns();
+        if (!k->active) {
+            continue;
+        }
+        if (k->due <= now) {
+            struct rf_renewal renewal = {0};
+            rf_status status = rf_renew_lease(&g->actor, &k->tenant, &k->lease,
+                                              rf_region_now(g->map), &renewal, NULL);
+            if (status == RF_OK) {
+                k->lease.deadline = renewal.deadline;
+                k->run_status = renewal.run_status;
+                /* A run that has ended needs nobody's work: let the session know and stop. */
+                k->active = !rf_run_is_terminal(renewal.run_status);
+                k->status = k->active ? RF_OK : RF_RUN_TERMINAL;
+                k->due = now + k->duration / 3;
+            } else if (status == RF_BUSY) {
+                k->due = now + RETRY_NS;
+            } else {
+                k->active = false;
+                k->status = status;
+            }
+        }
+        if (k->active && k->due < next) {
+            next = k->due;
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    return next;
+}
+
+/* The words to sleep on: the poke word as it was before the roster was looked at, and lives. */
+static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_waitv *watch)
+{
+    uint32_t used = atomic_load_explicit(&g->map->header->members_used, memory_order_acquire);
+    uint32_t n = 0;
+    watch[n++] = rf_futex_watch(&g->actor.member->poke, poke);
+    for (uint32_t i = 1; i < used && n < 1 + WATCH_MAX; i++) {
+        struct rf_member *m = rf_member_at(g->map, (g->actor.slot + i) % used);
+        uint32_t life = atomic_load_explicit(&m->liveness, memory_order_acquire);
+        if (life != 0 && (life & FUTEX_OWNER_DIED) == 0) {
+            watch[n++] = rf_futex_watch(&m->liveness, life);
+        }
+    }
+    return n;
+}
+
+static void guard(struct rf_guardian *g)
+{
+    struct futex_waitv watch[1 + WATCH_MAX];
+    for (;;) {
+        uint32_t poke = atomic_load_explicit(&g->actor.member->poke, memory_order_acquire);
+        if (answer_requests(g)) {
+            return;
+        }
+        bool clean = rf_sweep_all(&g->actor, rf_region_now(g->map));
+        uint64_t due = renew_kept(g);
+        uint32_t words = build_watch(g, poke, watch);
+        uint64_t until = rf_monotonic_ns() + (clean ? SLEEP_NS : RETRY_NS);
+        rf_futex_waitv(watch, words, until < due ? until : due);
+    }
+}
+
+static void *guardian_main(void *argument)
+{
+    struct rf_guardian *g = argument;
+    uint32_t slot = 0;
+    pthread_setname_np(pthread_self(), "rf-guardian");
+    rf_status status = rf_robust_adopt(g->robust, g->detail);
+    if (status == RF_OK) {
+        status = join_or_repair(g, true, &slot, g->detail);
+    }
+    if (status == RF_OK) {
+        rf_actor_init(&g->actor, g->map, slot, g->busy_ns);
+    }
+    pthread_mutex_lock(&g->lock);
+    g->status = status;
+    g->ready = true;
+    pthread_cond_broadcast(&g->answered);
+    pthread_mutex_unlock(&g->lock);
+    if (status == RF_OK) {
+        guard(g);
+        rf_member_leave(g->map, g->robust, slot);
+    }
+    return NULL;
+}
+
+/* --- called by handles --- */
+
+static rf_status start_thread(struct rf_guardian *g)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's handlers run elsewhere */
+    int error = pthread_create(&g->thread, NULL, guardian_main, g);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        return rf_refuse(g->detail, RF_RESOURCE_EXHAUSTED, error, "starting the guardian thread");
+    }
+    pthread_mutex_lock(&g->lock);
+    while (!g->ready) {
+        pthread_cond_wait(&g->answered, &g->lock);
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (g->status != RF_OK) {
+        pthread_join(g->thread, NULL);
+    }
+    g->detail = NULL;
+    return g->status;
+}
+
+rf_status rf_guardian_start(struct rf_map *map, uint64_t busy_ns, rf_detail *detail)
+{
+    struct rf_guardian *g = calloc(1, sizeof(*g));
+    if (g == NULL) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
+    }
+    g->map = map;
+    g->busy_ns = busy_ns;
+    g->detail = detail;
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->answered, NULL);
+    rf_status status = rf_robust_make(&g->robust, detail);
+    if (status == RF_OK) {
+        status = start_thread(g);
+        if (status != RF_OK) {
+            rf_robust_drop(g->robust);
+        }
+    }
+    if (status != RF_OK) {
+        free(g);
+        return status;
+    }
+    map->guardian = g;
+    return RF_OK;
+}
+
+static void ask(struct rf_guardian *g, struct request *r)
+{
+    pthread_mutex_lock(&g->lock);
+    r->next = g->requests;
+    g->requests = r;
+    pthread_mutex_unlock(&g->lock);
+    rf_member_poke(g->actor.member);
+    pthread_mutex_lock(&g->lock);
+    while (!r->done) {
+        pthread_cond_wait(&g->answered, &g->lock);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+void rf_guardian_stop(struct rf_map *map)
+{
+    struct rf_guardian *g = map->guardian;
+    struct request r = {.kind = REQUEST_STOP};
+    ask(g, &r);
+    pthread_join(g->thread, NULL);
+    rf_robust_drop(g->robust);
+    pthread_cond_destroy(&g->answered);
+    pthread_mutex_destroy(&g->lock);
+    free(g);
+    map->guardian = NULL;
+}
+
+rf_status rf_guardian_join(struct rf_map *map, uint32_t *slot, rf_detail *detail)
+{
+    struct request r = {.kind = REQUEST_JOIN, .detail = detail};
+    ask(map->guardian, &r);
+    *slot = r.slot;
+    return r.status;
+}
+
+void rf_guardian_leave(struct rf_map *map, uint32_t slot)
+{
+    struct request r = {.kind = REQUEST_LEAVE, .slot = slot};
+    ask(map->guardian, &r);
+}
+
+void rf_guardian_poke(struct rf_map *map)
+{
+    rf_member_poke(map->guardian->actor.member);
+}
+
+void rf_guardian_keep(struct rf_map *map, struct rf_keepalive *k)
+{
+    struct rf_guardian *g = map->guardian;
+    pthread_mutex_lock(&g->lock);
+    k->due = rf_monotonic_ns() + k->duration / 3;
+    k->active = true;
+    k->status = RF_OK;
+    k->next = g->kept;
+    g->kept = k;
+    pthread_mutex_unlock(&g->lock);
+    if (k->duration / 3 < SLEEP_NS) {
+        rf_member_poke(g->actor.member); /* else it looks in time by itself */
+    }
+}
+
+rf_status rf_guardian_unkeep(struct rf_map *map, struct rf_keepalive *k)
+{
+    struct rf_guardian *g = map->guardian;
+    pthread_mutex_lock(&g->lock);
+    for (struct rf_keepalive **at = &g->kept; *at != NULL; at = &(*at)->next) {
+        if (*at == k) {
+            *at = k->next;
+            break;
+        }
+    }
+    rf_status status = k->status;
+    k->active = false;
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+rf_status rf_guardian_kept(struct rf_map *map, const struct rf_keepalive *k, uint64_t *deadline,
+                           rf_run_status *run_status)
+{
+    struct rf_guardian *g = map->guardian;
+    pthread_mutex_lock(&g->lock);
+    rf_status status = k->status;
+    *deadline = k->lease.deadline;
+    *run_status = k->run_status;
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}

@@ -1,0 +1,618 @@
+#include "operation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "futex.h"
+#include "index.h"
+#include "point.h"
+#include "reap.h"
+#include "seq.h"
+#include "slab.h"
+
+#define LOAD64(word) atomic_load_explicit(&(word), memory_order_relaxed)
+
+/* --- finding --- */
+
+rf_status rf_find_run(const struct rf_map *map, const rf_tenant *tenant, uint64_t run,
+                      uint32_t *slot, uint64_t *uid)
+{
+    uint64_t hash = rf_index_hash_run(map, tenant, run);
+    uint32_t at = 0, candidate;
+    while (rf_index_next_run(map, hash, &at, &candidate)) {
+        const struct rf_runrec *r = rf_run_at(map, candidate);
+        if (r == NULL) {
+            continue;
+        }
+        /* acquire: pairs with the store in rf_apply; the name is fixed while it lives. */
+        uint64_t live = atomic_load_explicit(&r->live, memory_order_acquire);
+        if (live != 0 && r->run == run && rf_tenant_equal(&r->tenant, tenant) &&
+            atomic_load_explicit(&r->live, memory_order_acquire) == live) {
+            *slot = candidate;
+            *uid = live;
+            return RF_OK;
+        }
+    }
+    return RF_RUN_NOT_FOUND;
+}
+
+bool rf_rec_visible(const struct rf_map *map, const struct rf_runrec *run, const struct rf_rec *rec)
+{
+    uint64_t position = __atomic_load_n(&rec->position, __ATOMIC_RELAXED);
+    if (position >= atomic_load_explicit(&run->count, memory_order_acquire)) {
+        return false;
+    }
+    uint32_t parent = __atomic_load_n(&rec->parent_slot, __ATOMIC_RELAXED);
+    if (parent == 0) {
+        return true;
+    }
+    const struct rf_rec *from = rf_rec_at(map, parent - 1);
+    return from != NULL && rf_rec_version(from) >= __atomic_load_n(&rec->born, __ATOMIC_RELAXED);
+}
+
+uint32_t rf_find_shard(const struct rf_map *map, uint32_t run_slot, uint64_t uid, uint64_t shard)
+{
+    uint64_t hash = rf_index_hash_shard(map, uid, shard);
+    const struct rf_runrec *run = rf_run_at(map, run_slot);
+    uint32_t at = 0, slot;
+    while (rf_index_next_shard(map, hash, &at, &slot)) {
+        const struct rf_rec *rec = rf_rec_at(map, slot);
+        if (rec != NULL && __atomic_load_n(&rec->shard, __ATOMIC_RELAXED) == shard &&
+            __atomic_load_n(&rec->run_uid, __ATOMIC_RELAXED) == uid &&
+            rf_rec_visible(map, run, rec)) {
+            return slot;
+        }
+    }
+    return RF_NO_SLOT;
+}
+
+/* A hint may be any number. An extent that belongs to nobody may not even be there. */
+static struct rf_rec *rec_by_hint(const struct rf_map *map, uint64_t hint)
+{
+    if (hint == 0 || hint > map->header->extents.count * RF_EXTENT_SHARDS) {
+        return NULL;
+    }
+    const rf_word64 *tag =
+        rf_section_at(map, &map->header->extent_tags, (hint - 1) / RF_EXTENT_SHARDS);
+    return atomic_load_explicit(tag, memory_order_acquire) == 0
+               ? NULL
+               : rf_rec_at(map, (uint32_t)(hint - 1));
+}
+
+/* --- stages --- */
+
+void rf_op_begin(struct rf_op *op, struct rf_actor *actor)
+{
+    op->actor = actor;
+    op->map = actor->map;
+    op->run = NULL;
+    op->rec = NULL;
+    op->stripe = NULL;
+    op->wakes = 0;
+    op->shard_locked = false;
+    op->run_locked = false;
+    op->taking = false;
+}
+
+static void unlock_shard(struct rf_op *op)
+{
+    rf_unlock(op->actor, &op->rec->lock, RF_LOCK_SHARD);
+    op->shard_locked = false;
+}
+
+/* Under the record's lock its identity can't change, and its run can't be taken apart. */
+static bool is_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard)
+{
+    const struct rf_rec *rec = op->rec;
+    if (rec->shard != shard || rec->run_uid == 0) {
+        return false;
+    }
+    op->run = rf_run_at(op->map, rec->run_slot);
+    if (op->run == NULL ||
+        atomic_load_explicit(&op->run->live, memory_order_acquire) != rec->run_uid) {
+        return false;
+    }
+    op->uid = rec->run_uid;
+    op->run_slot = rec->run_slot;
+    return op->run->run == run && rf_tenant_equal(&op->run->tenant, tenant);
+}
+
+static rf_status lock_rec(struct rf_op *op, struct rf_rec *rec, uint32_t slot, rf_detail *detail)
+{
+    op->rec = rec;
+    op->shard_slot = slot;
+    rf_status status = rf_lock(op->actor, &rec->lock, RF_LOCK_SHARD, detail);
+    op->shard_locked = status == RF_OK;
+    return status;
+}
+
+rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard,
+                           uint64_t hint, rf_detail *detail)
+{
+    struct rf_rec *rec = rec_by_hint(op->map, hint);
+    rf_status status;
+    if (rec != NULL && __atomic_load_n(&rec->shard, __ATOMIC_RELAXED) == shard) {
+        status = lock_rec(op, rec, (uint32_t)(hint - 1), detail);
+        if (status != RF_OK) {
+            return status;
+        }
+        /* Hints come from leases. Whether the shard is visible need not be asked: a lease that fits
+         * was granted when it was, and one that does not is refused by its fence. */
+        if (is_shard(op, tenant, run, shard)) {
+            return rf_rec_view(op->map, rec, op->run, &op->view, detail);
+        }
+        unlock_shard(op);
+    }
+    uint32_t run_slot;
+    uint64_t uid;
+    if (rf_find_run(op->map, tenant, run, &run_slot, &uid) != RF_OK) {
+        return RF_NOT_FOUND;
+    }
+    uint32_t slot = rf_find_shard(op->map, run_slot, uid, shard);
+    if (slot == RF_NO_SLOT) {
+        return RF_NOT_FOUND;
+    }
+    status = lock_rec(op, rf_rec_at(op->map, slot), slot, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    if (!is_shard(op, tenant, run, shard)) {
+        unlock_shard(op); /* purged meanwhile */
+        return RF_NOT_FOUND;
+    }
+    return rf_rec_view(op->map, op->rec, op->run, &op->view, detail);
+}
+
+rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uint32_t shard_slot,
+                          bool *gone, rf_detail *detail)
+{
+    struct rf_rec *rec = rf_rec_at(op->map, shard_slot);
+    *gone = true;
+    rf_status status = lock_rec(op, rec, shard_slot, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    op->run = rf_run_at(op->map, run_slot);
+    op->run_slot = run_slot;
+    op->uid = uid;
+    if (rec->run_uid != uid || atomic_load_explicit(&op->run->live, memory_order_acquire) != uid ||
+        !rf_rec_visible(op->map, op->run, rec)) {
+        unlock_shard(op);
+        return RF_OK;
+    }
+    *gone = false;
+    return rf_rec_view(op->map, rec, op->run, &op->view, detail);
+}
+
+rf_status rf_op_lock_run(struct rf_op *op, rf_status if_gone, rf_detail *detail)
+{
+    rf_status status = rf_lock(op->actor, &op->run->lock, RF_LOCK_RUN, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    op->run_locked = true;
+    /* Purged while we waited: nothing of it may change any more, its fences least of all. */
+    return atomic_load_explicit(&op->run->live, memory_order_acquire) == op->uid ? RF_OK : if_gone;
+}
+
+static bool shard_exists(void *context, uint64_t shard)
+{
+    struct rf_op *op = context;
+    uint64_t hash = rf_index_hash_shard(op->map, op->uid, shard);
+    uint32_t at = 0, slot;
+    /* Not only the visible ones: under the run's lock there are no others. */
+    while (rf_index_next_shard(op->map, hash, &at, &slot)) {
+        const struct rf_rec *rec = rf_rec_at(op->map, slot);
+        if (rec != NULL && rec->shard == shard && rec->run_uid == op->uid &&
+            rec->position < LOAD64(op->run->count)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct rf_env rf_op_env(struct rf_op *op)
+{
+    return (struct rf_env){
+        .fence_floor = atomic_load_explicit(&op->map->header->fence_floor, memory_order_acquire),
+        .lease_duration = op->run->lease_duration,
+        .run_status = (rf_run_status)atomic_load_explicit(&op->run->status, memory_order_relaxed),
+        .exists = shard_exists,
+        .context = op,
+    };
+}
+
+/* Shards of a tenant and of the store are the sums over the runs, not counters of their own: there
+ * is nothing that a kill could leave wrong. What other operations are about to add counts as well,
+ * so that two at once can't both slip below a limit; at worst both are refused. */
+void rf_op_env_limits(struct rf_op *op, const rf_tenant *tenant, uint64_t adding,
+                      struct rf_env *env)
+{
+    struct rf_header *h = op->map->header;
+    uint32_t used = atomic_load_explicit(&h->runs_used, memory_order_acquire);
+    /* seq_cst: of two operations that announce and then add up, one sees the other. */
+    atomic_store_explicit(&op->run->pending, adding, memory_order_seq_cst);
+    RF_POINT("limits.announced");
+    env->tenant_shards = env->total_shards = 0;
+    env->tenant_limit = h->max_tenant_shards;
+    env->total_limit = h->max_shards;
+    for (uint32_t i = 0; i < used; i++) {
+        struct rf_runrec *run = rf_run_at(op->map, i);
+        if (atomic_load_explicit(&run->tag, memory_order_acquire) == 0) {
+            continue;
+        }
+        uint64_t n = atomic_load_explicit(&run->count, memory_order_seq_cst);
+        if (i != op->run_slot) {
+            n += atomic_load_explicit(&run->pending, memory_order_seq_cst);
+        }
+        env->total_shards += n;
+        if (rf_tenant_equal(&run->tenant, tenant)) {
+            env->tenant_shards += n;
+        }
+    }
+}
+
+/* --- taking --- */
+
+static void clear_taken(struct rf_desc *d)
+{
+    memset(d->blocks, 0, sizeof(d->blocks));
+    memset(d->frees, 0, sizeof(d->frees));
+    d->made_from = d->made_to = 0;
+    d->extent_from = d->extent_to = 0;
+    d->leaf_from = d->leaf_to = 0;
+    d->run_taken = 0;
+}
+
+void rf_op_take(struct rf_op *op)
+{
+    struct rf_desc *d = op->actor->desc;
+    uint64_t counter = LOAD64(d->tag_counter) + 1;
+    op->taking = true;
+    d->redo = 0;
+    d->run_slot = op->run_slot;
+    d->run_uid = op->uid;
+    atomic_store_explicit(&d->tag_counter, counter, memory_order_relaxed);
+    atomic_store_explicit(&d->tag, counter << 12 | op->actor->slot, memory_order_relaxed);
+    /* release: a survivor that sees TAKING sees a descriptor that names nothing yet. */
+    atomic_store_explicit(&d->state, RF_DESC_WORD(RF_DESC_TAKING, 0), memory_order_release);
+    RF_POINT("op.taking");
+}
+
+/* A descriptor at rest names nothing: the next operation need not look. */
+static void set_idle(struct rf_op *op)
+{
+    atomic_store_explicit(&op->actor->desc->state, RF_DESC_WORD(RF_DESC_IDLE, 0),
+                          memory_order_release);
+    RF_POINT("op.idle");
+    if (op->taking) {
+        clear_taken(op->actor->desc);
+        op->taking = false;
+    }
+}
+
+void rf_op_abort(struct rf_op *op)
+{
+    rf_undo(op->map, op->actor->desc);
+    set_idle(op);
+}
+
+rf_status rf_op_grow(struct rf_op *op, uint64_t count, rf_detail *detail)
+{
+    struct rf_desc *d = op->actor->desc;
+    uint64_t have = LOAD64(op->run->count);
+    d->extent_from = d->extent_to = (uint32_t)((have + RF_EXTENT_SHARDS - 1) / RF_EXTENT_SHARDS);
+    d->leaf_from = d->leaf_to = (d->extent_from + RF_LEAF_EXTENTS - 1) / RF_LEAF_EXTENTS;
+    d->made_from = d->made_to = (uint32_t)have;
+    return rf_dir_grow(op->actor, op->run, op->uid, have, have + count, detail);
+}
+
+rf_status rf_op_make(struct rf_op *op, struct rf_rec_new *made, rf_detail *detail)
+{
+    struct rf_desc *d = op->actor->desc;
+    uint32_t position = d->made_to;
+    uint32_t slot = rf_dir_slot(op->map, op->run, position);
+    made->position = position;
+    made->run_slot = op->run_slot;
+    made->run_uid = op->uid;
+    /* Named before anything of it is taken. */
+    __atomic_store_n(&d->made_to, position + 1, __ATOMIC_RELEASE);
+    RF_POINT("op.made_named");
+    rf_status status = rf_rec_make(op->actor, rf_rec_at(op->map, slot), made, detail);
+    if (status == RF_OK) {
+        uint64_t hash = rf_index_hash_shard(op->map, op->uid, made->shard);
+        status = rf_index_enter_shard(op->actor, hash, slot, detail);
+    }
+    return status;
+}
+
+/* --- executing --- */
+
+void rf_op_load_counts(struct rf_op *op)
+{
+    struct rf_desc *d = op->actor->desc;
+    d->count = LOAD64(op->run->count);
+    d->available = LOAD64(op->run->available);
+    d->done = LOAD64(op->run->done);
+    d->split = LOAD64(op->run->split);
+    d->parked = LOAD64(op->run->parked);
+    d->earliest = LOAD64(op->run->earliest);
+}
+
+void rf_op_commit(struct rf_op *op, struct rf_applied *applied)
+{
+    applied->epoch = rf_lane_commit(op->actor, &op->draft);
+    applied->stamp = op->draft.record->stamp;
+    rf_apply(op->map, op->actor->desc, applied);
+    set_idle(op);
+}
+
+static uint64_t next_stamp(const struct rf_op *op)
+{
+    uint64_t stamp = op->actor->me->lane.stamp;
+    if (op->rec != NULL && op->rec->body.stamp > stamp) {
+        stamp = op->rec->body.stamp;
+    }
+    if (op->run_locked && op->run->body.stamp > stamp) {
+        stamp = op->run->body.stamp;
+    }
+    return stamp + 1;
+}
+
+/* The state and the place in the lane in one word: from here on the commit decides. */
+static void announce(struct rf_op *op)
+{
+    /* release: the redo image is complete for whoever sees PREPARED. */
+    atomic_store_explicit(&op->actor->desc->state, RF_DESC_WORD(RF_DESC_PREPARED, op->draft.offset),
+                          memory_order_release);
+    RF_POINT("op.prepared");
+}
+
+/* How the run's numbers change with this shard. */
+static void recount(struct rf_op *op, bool listed)
+{
+    struct rf_desc *d = op->actor->desc;
+    const struct rf_shard_state *was = op->view.state, *next = &op->step.next;
+    uint32_t made = d->made_to - d->made_from;
+    d->redo |= RF_REDO_COUNTS;
+    rf_op_load_counts(op);
+    d->count += made;
+    d->available += made + (uint64_t)listed - op->rec->body.listed;
+    d->done += (next->status == RF_SHARD_DONE) - (uint64_t)(was->status == RF_SHARD_DONE);
+    d->split += (next->status == RF_SHARD_SPLIT) - (uint64_t)(was->status == RF_SHARD_SPLIT);
+    d->parked += (next->status == RF_SHARD_PARKED) - (uint64_t)(was->status == RF_SHARD_PARKED);
+    if ((next->flags & RF_SHARD_LEASED) != 0 && next->deadline < d->earliest) {
+        d->earliest = next->deadline;
+    }
+    if (made != 0) {
+        d->redo |= RF_REDO_MADE;
+    }
+    if (listed != (op->rec->body.listed != 0)) {
+        d->redo |= RF_REDO_CLAIM_BIT;
+        d->claim_bit = listed;
+    }
+    op->wakes = made + (uint32_t)(listed && op->rec->body.listed == 0);
+    if (op->wakes != 0) {
+        /* Named until the wake is done: if we die before it, the reaper wakes them. */
+        atomic_store_explicit(&d->wake_run, op->run_slot + 1u, memory_order_release);
+    }
+}
+
+static rf_status place_bytes(struct rf_op *op, rf_detail *detail)
+{
+    struct rf_desc *d = op->actor->desc;
+    const struct rf_rec_body *b = &op->rec->body;
+    rf_status status = RF_OK;
+    if ((op->step.changes & RF_CHANGED_CURSOR) != 0) {
+        if (!rf_cursor_fits(&op->step.cursor)) {
+            status = rf_rec_place_cursor(op->actor, &op->step.cursor, &d->blocks[0], detail);
+            d->redo |= RF_REDO_CURSOR_OUT;
+        }
+        d->frees[0] = b->cursor_ref;
+    }
+    if (status == RF_OK && (op->step.changes & RF_CHANGED_SPEC) != 0) {
+        if (!rf_spec_fits(&op->step.spec)) {
+            status = rf_rec_place_spec(op->actor, &op->step.spec, &d->blocks[1], detail);
+            d->redo |= RF_REDO_SPEC_OUT;
+        }
+        d->frees[1] = b->spec_ref;
+    }
+    return status;
+}
+
+/* New ids go behind the ones that count; where the list has no room left, it moves. */
+static rf_status place_spawned(struct rf_op *op, rf_detail *detail)
+{
+    struct rf_desc *d = op->actor->desc;
+    const struct rf_rec_body *b = &op->rec->body;
+    uint32_t old = b->state.spawned_count, all = op->step.next.spawned_count;
+    uint64_t tag = LOAD64(d->tag);
+    struct rf_block_ref *list = (struct rf_block_ref *)&op->rec->body.spawned_ref;
+    if (b->spawned_ref.block == 0 || (size_t)all * 8 > b->spawned_ref.bytes) {
+        rf_status status = rf_slab_take(op->actor, tag, (size_t)all * 8, &d->blocks[2], detail);
+        if (status != RF_OK) {
+            return status;
+        }
+        d->blocks[2].bytes = (uint32_t)rf_slab_capacity(op->map, &d->blocks[2]);
+        d->redo |= RF_REDO_SPAWNED_OUT;
+        d->frees[2] = b->spawned_ref;
+        list = &d->blocks[2];
+    }
+    uint64_t *ids = (uint64_t *)(void *)rf_slab_bytes(op->map, list);
+    if (list == &d->blocks[2] && old != 0) {
+        rf_words_store(ids, op->view.spawned, old * 8u);
+    }
+    rf_words_store(ids + old, op->step.spawned_ids, op->step.spawned_new * 8u);
+    RF_POINT("op.spawned_written");
+    return RF_OK;
+}
+
+static bool needs_blocks(const struct rf_op *op)
+{
+    const struct rf_rec_body *b = &op->rec->body;
+    uint32_t changes = op->step.changes;
+    return (changes & (RF_CHANGED_SPAWNED | RF_CHANGED_SPEC)) != 0 ||
+           ((changes & RF_CHANGED_CURSOR) != 0 &&
+            (b->cursor_ref.block != 0 || !rf_cursor_fits(&op->step.cursor)));
+}
+
+/* Whether the step changes what the run knows about the shard. */
+static bool changes_run(const struct rf_op *op)
+{
+    const struct rf_shard_state *was = op->view.state, *next = &op->step.next;
+    return was->status != next->status || was->fence != next->fence ||
+           (was->flags & RF_SHARD_LEASED) != (next->flags & RF_SHARD_LEASED) ||
+           (op->step.changes & RF_CHANGED_SPAWNED) != 0;
+}
+
+static void write_lane(struct rf_op *op, uint64_t now, uint16_t event)
+{
+    struct rf_desc *d = op->actor->desc;
+    size_t len = 0;
+    rf_status status = rf_codec_put_step(op->rec->shard, d->next_version, now, &op->step,
+                                         op->draft.body, RF_CODEC_STEP_MAX, &len);
+    assert(status == RF_OK);
+    (void)status;
+    op->draft.record->event = event;
+    op->draft.record->run = op->run->run;
+    op->draft.record->run_slot = op->run_slot;
+    op->draft.record->time = now;
+    op->draft.record->count = op->step.spawned_new;
+    rf_lane_finish(op->actor, &op->draft, RF_LANE_STEP, len, next_stamp(op));
+}
+
+/* An upper bound of the record's body: the bytes that vary, and the rest. */
+static size_t step_bytes_max(const struct rf_shard_step *s)
+{
+    size_t bytes = 256;
+    if ((s->changes & RF_CHANGED_CURSOR) != 0) {
+        bytes += s->cursor.key.len + s->cursor.token.len;
+    }
+    if ((s->changes & RF_CHANGED_SPEC) != 0) {
+        bytes += s->spec.start.len + s->spec.end.len + s->spec.metadata.len;
+    }
+    if ((s->changes & RF_CHANGED_SPAWNED) != 0) {
+        bytes += 8u * s->spawned_new;
+    }
+    return bytes;
+}
+
+rf_status rf_op_execute(struct rf_op *op, uint64_t now, uint32_t bound, rf_detail *detail)
+{
+    struct rf_desc *d = op->actor->desc;
+    const char *broken = rf_shard_step_violation(&op->view, &op->step);
+    if (broken != NULL) {
+        rf_op_broken(op, broken);
+    }
+    if (!op->taking) {
+        if (needs_blocks(op)) {
+            rf_op_take(op);
+        } else {
+            d->redo = 0;
+            d->run_slot = op->run_slot;
+            d->run_uid = op->uid;
+        }
+    }
+    if (op->taking) {
+        rf_status status = place_bytes(op, detail);
+        if (status == RF_OK && (op->step.changes & RF_CHANGED_SPAWNED) != 0) {
+            status = place_spawned(op, detail);
+        }
+        if (status != RF_OK) {
+            rf_op_abort(op);
+            return status;
+        }
+    }
+    d->redo |= RF_REDO_SHARD;
+    d->shard_slot = op->shard_slot;
+    d->next_version = op->rec->body.version + 1;
+    d->time = now;
+    if (changes_run(op)) {
+        const struct rf_shard_state *next = &op->step.next;
+        bool leased = (next->flags & RF_SHARD_LEASED) != 0;
+        recount(op, next->status == RF_SHARD_ACTIVE && !leased);
+        if (leased != ((op->view.state->flags & RF_SHARD_LEASED) != 0) ||
+            op->view.state->fence != next->fence) {
+            d->redo |= RF_REDO_BOUND;
+            d->bound = leased ? bound : 0;
+            d->deadline_hint = leased ? next->deadline : RF_NO_DEADLINE;
+        }
+    }
+    rf_lane_begin(op->actor, step_bytes_max(&op->step), &op->draft);
+    write_lane(op, now, (uint16_t)op->step.event);
+    announce(op);
+    struct rf_applied applied = {.step = &op->step};
+    rf_op_commit(op, &applied);
+    return RF_OK;
+}
+
+static rf_status relist(struct rf_op *op, uint64_t now, bool listed)
+{
+    struct rf_desc *d = op->actor->desc;
+    op->step = (struct rf_shard_step){
+        .outcome = RF_EXECUTED, .next = *op->view.state, .event = RF_EVENT_LEASE_RENEWED};
+    d->redo = RF_REDO_SHARD;
+    d->run_slot = op->run_slot;
+    d->run_uid = op->uid;
+    d->shard_slot = op->shard_slot;
+    d->next_version = op->rec->body.version + 1;
+    d->time = now;
+    recount(op, listed);
+    /* The sweep looks again at what has been taken off the list. */
+    d->redo |= RF_REDO_BOUND;
+    d->bound = (uint32_t)op->rec->body.bound;
+    d->deadline_hint = listed ? RF_NO_DEADLINE : op->view.state->deadline;
+    rf_lane_begin(op->actor, step_bytes_max(&op->step), &op->draft);
+    write_lane(op, now, UINT16_MAX); /* nothing that observers would want to see */
+    announce(op);
+    struct rf_applied applied = {.step = &op->step};
+    rf_op_commit(op, &applied);
+    return RF_OK;
+}
+
+rf_status rf_op_list_expired(struct rf_op *op, uint64_t now, rf_detail *detail)
+{
+    (void)detail;
+    return relist(op, now, true);
+}
+
+rf_status rf_op_unlist(struct rf_op *op, uint64_t now, rf_detail *detail)
+{
+    struct rf_shard_step renewed = op->step;
+    (void)detail;
+    rf_status status = relist(op, now, false);
+    op->step = renewed;
+    return status;
+}
+
+void rf_op_end(struct rf_op *op)
+{
+    struct rf_desc *d = op->actor->desc;
+    if (op->run_locked) {
+        if (LOAD64(op->run->pending) != 0) {
+            atomic_store_explicit(&op->run->pending, 0, memory_order_relaxed); /* refused */
+        }
+        rf_unlock(op->actor, &op->run->lock, RF_LOCK_RUN);
+        op->run_locked = false;
+    }
+    if (op->shard_locked) {
+        unlock_shard(op);
+    }
+    if (op->stripe != NULL) {
+        rf_unlock(op->actor, op->stripe, RF_LOCK_STRIPE);
+        op->stripe = NULL;
+    }
+    if (op->wakes != 0) {
+        rf_wake_claimers(op->map, op->run, op->wakes);
+        atomic_store_explicit(&d->wake_run, 0, memory_order_release);
+        op->wakes = 0;
+    }
+}
+
+void rf_op_broken(struct rf_op *op, const char *what)
+{
+    /* Nothing is published. Dead first, so that nobody waits while a core is written. */
+    fprintf(stderr, "ringfence: a broken invariant, the process stops: %s\n", what);
+    rf_declare_dead(op->map, op->actor->slot);
+    abort();
+}

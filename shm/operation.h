@@ -1,0 +1,101 @@
+/*
+ * One operation on the region, from lookup to unlock:
+ *
+ *   find and lock -> pure transition -> take what it needs (TAKING) -> redo image (PREPARED)
+ *     -> commit in the lane -> apply -> IDLE -> unlock -> wake claimers
+ *
+ * A refusal before the commit leaves nothing. The steps after the commit need only locks held since
+ * before it, and a survivor can do them as well (reap.h).
+ */
+#ifndef RF_OPERATION_H
+#define RF_OPERATION_H
+
+#include "apply.h"
+#include "directory.h"
+#include "lane.h"
+#include "lock.h"
+#include "record.h"
+
+struct rf_op {
+    struct rf_actor *actor;
+    struct rf_map *map;
+    struct rf_runrec *run;
+    struct rf_rec *rec;
+    rf_word32 *stripe;
+    uint64_t uid;
+    uint32_t run_slot;
+    uint32_t shard_slot;
+    uint32_t wakes;
+    bool shard_locked;
+    bool run_locked;
+    bool taking; /* the descriptor names things that were taken */
+    struct rf_shard view;
+    struct rf_shard_step step;
+    struct rf_lane_draft draft;
+};
+
+/* --- finding --- */
+
+/* The run's slot and uid, or RF_RUN_NOT_FOUND. Nothing is locked. */
+rf_status rf_find_run(const struct rf_map *map, const rf_tenant *tenant, uint64_t run,
+                      uint32_t *slot, uint64_t *uid);
+/* The slot of a visible shard of a run, or RF_NO_SLOT. */
+uint32_t rf_find_shard(const struct rf_map *map, uint32_t run_slot, uint64_t uid, uint64_t shard);
+/* Whether a reader may see the record: in the run's count, and its parent's split has happened. */
+bool rf_rec_visible(const struct rf_map *map, const struct rf_runrec *run,
+                    const struct rf_rec *rec);
+
+static inline void rf_prefetch_rec(const struct rf_map *map, uint64_t hint)
+{
+    if (hint != 0 && hint - 1 < map->header->extents.count * RF_EXTENT_SHARDS) {
+        const char *rec = (const char *)rf_rec_at(map, (uint32_t)(hint - 1));
+        for (size_t i = 0; i < sizeof(struct rf_rec); i += RF_LINE) {
+            __builtin_prefetch(rec + i, 1);
+        }
+    }
+}
+
+/* --- stages --- */
+
+void rf_op_begin(struct rf_op *op, struct rf_actor *actor);
+/* Finds and locks a shard (hint: 0, or what a lease carries); RF_NOT_FOUND if it is not there for this tenant. Sets run, rec and view. */
+rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard,
+                           uint64_t hint, rf_detail *detail);
+/* The same for a slot of a run that was found before; *gone tells that it is not that shard. */
+rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uint32_t shard_slot,
+                          bool *gone, rf_detail *detail);
+/* Locks the run of the operation and checks that it is still there. */
+rf_status rf_op_lock_run(struct rf_op *op, rf_status if_gone, rf_detail *detail);
+/* What the transitions need to know; `limits` also counts the shards of the store. */
+struct rf_env rf_op_env(struct rf_op *op);
+void rf_op_env_limits(struct rf_op *op, const rf_tenant *tenant, uint64_t adding,
+                      struct rf_env *env);
+
+/* Does op->step: prepare, commit, apply. `made` shards were prepared by rf_op_make before. */
+rf_status rf_op_execute(struct rf_op *op, uint64_t now, uint32_t bound, rf_detail *detail);
+/* The shard becomes claimable though its lease is still recorded: it has expired. */
+rf_status rf_op_list_expired(struct rf_op *op, uint64_t now, rf_detail *detail);
+/* The reverse: a renewal with an earlier clock. */
+rf_status rf_op_unlist(struct rf_op *op, uint64_t now, rf_detail *detail);
+
+/* TAKING, with a fresh tag. Everything that is taken from here on is given back by rf_op_abort. */
+void rf_op_take(struct rf_op *op);
+void rf_op_abort(struct rf_op *op);
+/* Makes the next shard of the run, at its end. */
+rf_status rf_op_make(struct rf_op *op, struct rf_rec_new *made, rf_detail *detail);
+/* Room in the directory for `count` more shards. */
+rf_status rf_op_grow(struct rf_op *op, uint64_t count, rf_detail *detail);
+
+/* The counts of the run as they are now, into the redo image. Needs the run's lock. */
+void rf_op_load_counts(struct rf_op *op);
+/* PREPARED is announced, the lane's record is complete: commit, apply, IDLE. */
+void rf_op_commit(struct rf_op *op, struct rf_applied *applied);
+
+/* Unlocks what is locked, then wakes op->wakes claimers. Safe at any stage that holds nothing
+ * taken. */
+void rf_op_end(struct rf_op *op);
+
+/* Aborts the process because an invariant broke: nothing was published. */
+void rf_op_broken(struct rf_op *op, const char *what) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,905 @@
+#define _GNU_SOURCE
+#include "region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <blake3.h>
+
+#include "futex.h"
+#include "point.h"
+
+struct rf_process rf_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+rf_status rf_refuse(rf_detail *detail, rf_status status, int os_error, const char *format, ...)
+{
+    if (detail != NULL) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(detail->where, sizeof(detail->where), format, args);
+        va_end(args);
+        detail->os_error = os_error;
+    }
+    return status;
+}
+
+/* --- the process, and its children --- */
+
+/* A child of fork shares the open file descriptions of the directory locks; while it kept them, the
+ * store would look in use. Its copies of the maps are forgotten: the regions are not even mapped
+ * there (MADV_DONTFORK). */
+static void in_child(void)
+{
+    for (struct rf_map *map = rf_process.maps; map != NULL; map = map->next) {
+        close(map->lock_fd);
+        close(map->fd);
+    }
+    rf_process.maps = NULL;
+    pthread_mutex_init(&rf_process.lock, NULL);
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&rf_process.lock);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&rf_process.lock);
+}
+
+static rf_status make_cookie_page(rf_detail *detail)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    void *at = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, errno, "mapping a page of memory");
+    }
+    if (madvise(at, (size_t)page, MADV_WIPEONFORK) != 0) {
+        int error = errno;
+        munmap(at, (size_t)page);
+        return rf_refuse(detail, RF_UNSUPPORTED, error, "madvise(MADV_WIPEONFORK)");
+    }
+    pthread_atfork(before_fork, in_parent, in_child);
+    rf_process.cookie = at;
+    return RF_OK;
+}
+
+rf_status rf_process_enter(uint64_t *cookie, rf_detail *detail)
+{
+    static uint64_t entered;
+    rf_status status = RF_OK;
+    pthread_mutex_lock(&rf_process.lock);
+    if (rf_process.cookie == NULL) {
+        status = make_cookie_page(detail);
+    }
+    if (status == RF_OK) {
+        if (*rf_process.cookie == 0) {
+            /* The counter is copied by fork, so a child's value differs from its parent's. */
+            *rf_process.cookie = ++entered;
+        }
+        *cookie = *rf_process.cookie;
+    }
+    pthread_mutex_unlock(&rf_process.lock);
+    return status;
+}
+
+/* --- names --- */
+
+#define STORE_MAGIC 0x3165726f74736672ull /* "rfstore1" */
+
+/* The file `store`: small, replaced as a whole, vouched for by a hash. */
+struct store_file {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t kind; /* 0: volatile */
+    uint8_t uuid[16];
+    uint8_t boot_id[16];
+    uint64_t incarnation;
+    uint8_t hash[32];
+};
+
+static void hash_store_file(const struct store_file *f, uint8_t out[32])
+{
+    blake3_hasher hasher;
+    blake3_hasher_init_derive_key(&hasher, "ringfence/store-file/v1");
+    blake3_hasher_update(&hasher, f, offsetof(struct store_file, hash));
+    blake3_hasher_finalize(&hasher, out, 32);
+}
+
+static rf_status read_boot_id(uint8_t out[16], rf_detail *detail)
+{
+    char text[64] = {0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    unsigned digits = 0;
+    for (ssize_t i = 0; i < n && digits < 32; i++) {
+        char c = text[i];
+        unsigned v = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
+                     : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a' + 10)
+                                            : 16u;
+        if (v < 16) {
+            out[digits / 2] = (uint8_t)(digits % 2 == 0 ? v << 4 : out[digits / 2] | v);
+            digits++;
+        }
+    }
+    if (digits != 32) {
+        return rf_refuse(detail, RF_UNSUPPORTED, n < 0 ? error : 0,
+                         "/proc/sys/kernel/random/boot_id can't be read; mount /proc");
+    }
+    return RF_OK;
+}
+
+/* How far CLOCK_BOOTTIME is shifted by a time namespace. Times of two namespaces can't be compared,
+ * so a store belongs to one. */
+static uint64_t time_namespace_offset(void)
+{
+    FILE *f = fopen("/proc/self/timens_offsets", "re");
+    char line[128];
+    long long seconds, ns;
+    uint64_t offset = 0;
+    if (f == NULL) {
+        return 0;
+    }
+    while (fgets(line, sizeof(line), f) != NULL) {
+        if (sscanf(line, "boottime %lld %lld", &seconds, &ns) == 2) {
+            offset = (uint64_t)(seconds * 1000000000ll + ns);
+        }
+    }
+    fclose(f);
+    return offset;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* What an open works on; filled step by step and released by close_site. */
+struct site {
+    int dir_fd;
+    int lock_fd;
+    int region_fd;
+    char *directory;
+    char *region_path;
+    struct store_file store;
+    bool has_store;
+    uint8_t boot_id[16];
+};
+
+static void close_site(struct site *site)
+{
+    if (site->region_fd >= 0) {
+        close(site->region_fd);
+    }
+    if (site->lock_fd >= 0) {
+        close(site->lock_fd);
+    }
+    if (site->dir_fd >= 0) {
+        close(site->dir_fd);
+    }
+    free(site->directory);
+    free(site->region_path);
+}
+
+static bool is_plain_name(const char *store)
+{
+    return strchr(store, '/') == NULL && strcmp(store, ".") != 0 && strcmp(store, "..") != 0;
+}
+
+static rf_status open_directory(const char *store, bool create, struct site *site,
+                                rf_detail *detail)
+{
+    int n = is_plain_name(store) ? asprintf(&site->directory, "/dev/shm/ringfence-%s", store)
+                                 : asprintf(&site->directory, "%s", store);
+    if (n < 0) {
+        site->directory = NULL;
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
+    }
+    if (create && mkdir(site->directory, 0700) != 0 && errno != EEXIST) {
+        return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
+                         "making the directory %.120s", site->directory);
+    }
+    site->dir_fd = open(site->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (site->dir_fd < 0) {
+        rf_status status = errno == ENOENT   ? RF_NOT_FOUND
+                           : errno == EACCES ? RF_PERMISSION_DENIED
+                                             : RF_IO_ERROR;
+        return rf_refuse(detail, status, errno, "opening the directory %.120s", site->directory);
+    }
+    return RF_OK;
+}
+
+static rf_status open_lock(struct site *site, const struct rf_region_options *options,
+                           rf_detail *detail)
+{
+    int flags = options->create ? O_RDWR | O_CREAT : options->read_only ? O_RDONLY : O_RDWR;
+    site->lock_fd = openat(site->dir_fd, "lock", flags | O_CLOEXEC | O_NOFOLLOW,
+                           options->has_group ? 0660 : 0600);
+    if (site->lock_fd < 0) {
+        rf_status status = errno == ENOENT                     ? RF_NOT_FOUND
+                           : errno == EACCES || errno == ELOOP ? RF_PERMISSION_DENIED
+                                                               : RF_IO_ERROR;
+        return rf_refuse(detail, status, errno, "opening %.120s/lock", site->directory);
+    }
+    return RF_OK;
+}
+
+static rf_status name_region(struct site *site, const char *region_path, rf_detail *detail)
+{
+    struct stat st;
+    if (fstat(site->dir_fd, &st) != 0) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "looking at %.120s", site->directory);
+    }
+    int n = region_path != NULL ? asprintf(&site->region_path, "%s", region_path)
+                                : asprintf(&site->region_path, "/dev/shm/ringfence.%jx.%jx",
+                                           (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+    if (n < 0) {
+        site->region_path = NULL;
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
+    }
+    return RF_OK;
+}
+
+/* A missing or damaged file is no file: whoever may build makes a new one. A foreign version is
+ * somebody's data and is left alone. */
+static rf_status read_store_file(struct site *site, rf_detail *detail)
+{
+    uint8_t hash[32];
+    site->has_store = false;
+    int fd = openat(site->dir_fd, "store", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        if (errno == ENOENT) {
+            return RF_OK;
+        }
+        return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
+                         "opening %.120s/store", site->directory);
+    }
+    ssize_t n = read(fd, &site->store, sizeof(site->store));
+    int error = errno;
+    close(fd);
+    if (n < 0) {
+        return rf_refuse(detail, RF_IO_ERROR, error, "reading %.120s/store", site->directory);
+    }
+    if (n >= 12 && site->store.magic == STORE_MAGIC && site->store.version != 1) {
+        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
+                         "%.100s/store has format %" PRIu32 ", this library reads 1",
+                         site->directory, site->store.version);
+    }
+    hash_store_file(&site->store, hash);
+    if (n != (ssize_t)sizeof(site->store) || site->store.magic != STORE_MAGIC ||
+        memcmp(hash, site->store.hash, sizeof(hash)) != 0) {
+        return rf_refuse(detail, RF_CORRUPT, 0,
+                         "%.120s/store is damaged; restore it, or destroy the store",
+                         site->directory);
+    }
+    site->has_store = true;
+    return RF_OK;
+}
+
+/* Replaces `store` durably: a fence floor rests on its incarnation. */
+static rf_status write_store_file(struct site *site, rf_detail *detail)
+{
+    hash_store_file(&site->store, site->store.hash);
+    int fd = openat(site->dir_fd, "store.new",
+                    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool ok = fd >= 0 &&
+              write(fd, &site->store, sizeof(site->store)) == (ssize_t)sizeof(site->store) &&
+              fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (ok) {
+        ok = renameat(site->dir_fd, "store.new", site->dir_fd, "store") == 0 &&
+             fsync(site->dir_fd) == 0;
+        error = errno;
+    }
+    if (!ok) {
+        return rf_refuse(detail, error == ENOSPC ? RF_RESOURCE_EXHAUSTED : RF_IO_ERROR, error,
+                         "writing %.120s/store", site->directory);
+    }
+    return RF_OK;
+}
+
+/* --- building --- */
+
+static uint64_t align_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static uint64_t power_of_two_at_least(uint64_t n)
+{
+    uint64_t p = 1;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static void place(struct rf_section *section, uint64_t *at, uint64_t stride, uint64_t count,
+                  uint64_t align)
+{
+    *at = align_up(*at, align);
+    *section = (struct rf_section){.offset = *at, .stride = stride, .count = count};
+    *at += stride * count;
+}
+
+static void lay_out(struct rf_header *h, const struct rf_region_options *o)
+{
+    uint64_t extents = (o->max_shards + RF_EXTENT_SHARDS - 1) / RF_EXTENT_SHARDS + o->max_runs;
+    uint64_t leaves = extents / RF_LEAF_EXTENTS + o->max_runs + 1;
+    uint64_t slots = 2ull * o->max_members + 1; /* a handle may bring a guardian; one to repair */
+    uint64_t pages = (o->max_bytes + RF_SLAB_PAGE - 1) / RF_SLAB_PAGE;
+    uint64_t buckets = power_of_two_at_least(2 * o->max_shards / RF_BUCKET_CELLS + 1);
+    uint64_t run_buckets = power_of_two_at_least(4 * (uint64_t)o->max_runs / RF_BUCKET_CELLS + 1);
+    uint64_t slot_bytes =
+        align_up(offsetof(struct rf_slot, held) + (extents + 63) / 64 * 8, RF_LINE);
+    uint64_t at = sizeof(struct rf_header);
+
+    h->slot_count = (uint32_t)slots;
+    h->max_members = o->max_members;
+    h->max_shards = o->max_shards;
+    h->max_tenant_shards = o->max_tenant_shards;
+    h->claim_cooldown = o->claim_cooldown;
+    h->lane_units = o->lane_bytes / RF_LINE;
+
+    place(&h->roster, &at, sizeof(struct rf_member), slots, RF_LINE);
+    place(&h->stripes, &at, RF_LINE, RF_STRIPES, RF_LINE);
+    place(&h->run_index, &at, sizeof(struct rf_bucket), run_buckets, RF_LINE);
+    place(&h->leaf_tags, &at, 8, leaves, RF_LINE);
+    place(&h->extent_tags, &at, 8, extents, RF_LINE);
+    place(&h->slab_classes, &at, 4, pages, RF_LINE);
+    place(&h->cooldowns, &at, sizeof(struct rf_cooldown),
+          o->claim_cooldown != 0 ? RF_COOLDOWN_CELLS : 0, RF_LINE);
+    place(&h->index_growth, &at, 8, (buckets * RF_LINE / RF_INDEX_GRANULE + 64) / 64, RF_LINE);
+    /* The growth bits cover the whole file, whose size depends on them: reserve for the sum of the
+     * rest and a little more. */
+    uint64_t rest = at + slots * slot_bytes + o->max_runs * sizeof(struct rf_runrec) +
+                    leaves * sizeof(struct rf_leaf) + buckets * RF_LINE +
+                    pages * (RF_SLAB_PAGE / RF_SLAB_BLOCK_MIN) * 8 +
+                    extents * sizeof(struct rf_extent) + slots * (uint64_t)o->lane_bytes +
+                    pages * RF_SLAB_PAGE + 64 * RF_GRANULE;
+    place(&h->growth, &at, 8, (rest / RF_GRANULE + rest / RF_GRANULE / 64 + 128) / 64, RF_LINE);
+    h->fixed_bytes = align_up(at, RF_GRANULE);
+
+    place(&h->slots, &at, slot_bytes, slots, RF_GRANULE);
+    place(&h->runs, &at, sizeof(struct rf_runrec), o->max_runs, RF_GRANULE);
+    place(&h->leaves, &at, sizeof(struct rf_leaf), leaves, RF_GRANULE);
+    place(&h->slab_tags, &at, 8, pages * (RF_SLAB_PAGE / RF_SLAB_BLOCK_MIN), RF_GRANULE);
+    place(&h->extents, &at, sizeof(struct rf_extent), extents, RF_GRANULE);
+    place(&h->lanes, &at, o->lane_bytes, slots, RF_GRANULE);
+    place(&h->slab, &at, RF_SLAB_PAGE, pages, RF_GRANULE);
+    place(&h->shard_index, &at, sizeof(struct rf_bucket), buckets, RF_GRANULE);
+    h->region_bytes = align_up(at, RF_GRANULE);
+}
+
+static rf_status check_options(const struct rf_region_options *o, rf_detail *detail)
+{
+    const struct {
+        const char *name;
+        uint64_t value, low, high;
+    } bounds[] = {
+        {"max_shards", o->max_shards, 1, 16000000},
+        {"max_tenant_shards", o->max_tenant_shards, 1, 16000000},
+        {"max_runs", o->max_runs, 1, 1000000},
+        {"max_members", o->max_members, 1, (RF_SLOTS_MAX - 1) / 2},
+        {"max_bytes", o->max_bytes, RF_SLAB_PAGE, 1ull << 38},
+        {"lane_bytes", o->lane_bytes, 131072, 1u << 26},
+    };
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high) {
+            rf_refuse(detail, RF_INVALID_ARGUMENT, 0,
+                      "%s is %" PRIu64 ", it must be %" PRIu64 " to %" PRIu64, bounds[i].name,
+                      bounds[i].value, bounds[i].low, bounds[i].high);
+            return RF_INVALID_ARGUMENT;
+        }
+    }
+    if ((o->lane_bytes & (o->lane_bytes - 1)) != 0) {
+        return rf_refuse(detail, RF_INVALID_ARGUMENT, 0, "lane_bytes must be a power of two");
+    }
+    return RF_OK;
+}
+
+static rf_status refuse_allocation(rf_detail *detail, int error, const char *what)
+{
+    bool full = error == ENOSPC || error == EDQUOT || error == ENOMEM;
+    return rf_refuse(detail, full ? RF_RESOURCE_EXHAUSTED : RF_IO_ERROR, error,
+                     "%s; make room in /dev/shm or purge runs", what);
+}
+
+static rf_status fill_header(struct site *site, struct rf_header *h,
+                             const struct rf_region_options *o, rf_detail *detail)
+{
+    uint64_t incarnation = site->has_store ? site->store.incarnation + 1 : 0;
+    uint64_t random[3];
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "getrandom");
+    }
+    lay_out(h, o);
+    h->magic = RF_REGION_MAGIC;
+    h->byte_order = RF_BYTE_ORDER_MARK;
+    h->layout_hash = rf_layout_hash();
+    memcpy(h->uuid, random, sizeof(h->uuid));
+    memcpy(h->boot_id, site->boot_id, sizeof(h->boot_id));
+    h->hash_seed = random[2];
+    h->incarnation = incarnation;
+    h->owner_uid = geteuid();
+    h->mode = o->has_group ? 0660 : 0600;
+    h->time_base = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
+    h->time_namespace = time_namespace_offset();
+    atomic_store(&h->epoch, 1);
+    atomic_store(&h->fence_floor, incarnation << 40);
+    atomic_store(&h->next_uid, 1);
+    site->store = (struct store_file){
+        .magic = STORE_MAGIC, .version = 1, .kind = 0, .incarnation = incarnation};
+    memcpy(site->store.uuid, h->uuid, sizeof(h->uuid));
+    memcpy(site->store.boot_id, site->boot_id, sizeof(site->boot_id));
+    return RF_OK;
+}
+
+/* Marks the fixed part as taken, and gives members and runs the values that are not 0. */
+static void fill_fixed(uint8_t *base)
+{
+    struct rf_header *h = (struct rf_header *)base;
+    rf_word64 *growth = (rf_word64 *)(base + h->growth.offset);
+    for (uint64_t g = 0; g < h->fixed_bytes / RF_GRANULE; g++) {
+        atomic_fetch_or(&growth[g / 64], 1ull << (g % 64));
+    }
+    struct rf_member *members = (struct rf_member *)(base + h->roster.offset);
+    for (uint32_t i = 0; i < h->slot_count; i++) {
+        atomic_store(&members[i].generation, 1);
+    }
+}
+
+/* Called with the exclusive lock: nobody is attached, so whatever lies there is left over. */
+static rf_status build(struct site *site, const struct rf_region_options *options,
+                       rf_detail *detail)
+{
+    struct rf_header probe = {0};
+    mode_t mode = options->has_group ? 0660 : 0600;
+    if (unlink(site->region_path) != 0 && errno != ENOENT) {
+        return rf_refuse(detail,
+                         errno == EPERM || errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR,
+                         errno, "removing the left-over region %.110s", site->region_path);
+    }
+    int fd = open(site->region_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0) {
+        return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
+                         "making the region %.110s", site->region_path);
+    }
+    site->region_fd = fd;
+    if (fchmod(fd, mode) != 0 ||
+        (options->has_group && fchown(fd, (uid_t)-1, (gid_t)options->group) != 0)) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.110s",
+                         site->region_path);
+    }
+    rf_status status = fill_header(site, &probe, options, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    RF_POINT("region.made");
+    if (ftruncate(fd, (off_t)probe.region_bytes) != 0 ||
+        fallocate(fd, 0, 0, (off_t)probe.fixed_bytes) != 0) {
+        int error = errno;
+        unlink(site->region_path);
+        return refuse_allocation(detail, error, "no room for a new region");
+    }
+    uint8_t *base = mmap(NULL, probe.fixed_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, errno, "mapping the new region");
+    }
+    memcpy(base, &probe, sizeof(probe));
+    fill_fixed(base);
+    RF_POINT("region.filled");
+    status = write_store_file(site, detail);
+    if (status == RF_OK) {
+        RF_POINT("region.named");
+        atomic_store_explicit(&((struct rf_header *)base)->version, RF_REGION_VERSION,
+                              memory_order_release);
+        RF_POINT("region.published");
+    }
+    munmap(base, probe.fixed_bytes);
+    return status;
+}
+
+/* --- attaching --- */
+
+enum found { FOUND_NONE, FOUND_HALF, FOUND_STALE, FOUND_GOOD };
+
+static rf_status check_file(struct site *site, const struct stat *st,
+                            const struct rf_region_options *options, rf_detail *detail)
+{
+    if (!S_ISREG(st->st_mode) || st->st_nlink != 1) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0,
+                         "%.110s is not a plain file with one name; remove it", site->region_path);
+    }
+    if (st->st_uid != geteuid() && geteuid() != 0 && (st->st_mode & 0060) != 0060) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0, "%.110s belongs to user %" PRIu32,
+                         site->region_path, (uint32_t)st->st_uid);
+    }
+    if ((st->st_mode & 0007) != 0) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0,
+                         "%.110s is open to everybody (mode %o); it must be 0600 or 0660",
+                         site->region_path, (unsigned)(st->st_mode & 07777));
+    }
+    (void)options;
+    return RF_OK;
+}
+
+static rf_status check_header(struct site *site, const struct rf_header *h, uint64_t file_bytes,
+                              enum found *found, rf_detail *detail)
+{
+    if (h->magic != RF_REGION_MAGIC && h->magic != 0) {
+        return rf_refuse(detail, RF_CORRUPT, 0, "%.110s is not a ringfence region",
+                         site->region_path);
+    }
+    if (h->magic == 0 || atomic_load_explicit(&h->version, memory_order_acquire) == 0) {
+        *found = FOUND_HALF;
+        return RF_OK;
+    }
+    if (h->byte_order != RF_BYTE_ORDER_MARK) {
+        return rf_refuse(detail, RF_VERSION_MISMATCH, 0, "%.110s was made with another byte order",
+                         site->region_path);
+    }
+    if (h->layout_hash != rf_layout_hash() || atomic_load(&h->version) != RF_REGION_VERSION) {
+        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
+                         "the region has layout %016" PRIx64 " version %" PRIu32
+                         ", this library %016" PRIx64 " version %u",
+                         h->layout_hash, atomic_load(&h->version), rf_layout_hash(),
+                         RF_REGION_VERSION);
+    }
+    if (h->region_bytes > file_bytes || h->fixed_bytes > file_bytes) {
+        return rf_refuse(detail, RF_CORRUPT, 0, "%.110s is shorter than it says",
+                         site->region_path);
+    }
+    bool named = site->has_store && memcmp(site->store.uuid, h->uuid, sizeof(h->uuid)) == 0;
+    bool this_boot = memcmp(site->boot_id, h->boot_id, sizeof(h->boot_id)) == 0;
+    *found = named && this_boot && atomic_load(&h->condemned) == 0 ? FOUND_GOOD : FOUND_STALE;
+    if (*found == FOUND_GOOD && h->time_namespace != time_namespace_offset()) {
+        return rf_refuse(detail, RF_UNSUPPORTED, 0, "%.110s was made in another time namespace",
+                         site->region_path);
+    }
+    return RF_OK;
+}
+
+static rf_status look_for_region(struct site *site, const struct rf_region_options *options,
+                                 enum found *found, rf_detail *detail)
+{
+    struct stat st;
+    *found = FOUND_NONE;
+    if (site->region_fd >= 0) {
+        close(site->region_fd);
+    }
+    int flags = options->read_only ? O_RDONLY : O_RDWR;
+    site->region_fd = open(site->region_path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (site->region_fd < 0) {
+        if (errno == ENOENT) {
+            return RF_OK;
+        }
+        if (errno == ELOOP) {
+            return rf_refuse(detail, RF_PERMISSION_DENIED, 0,
+                             "%.110s is a symbolic link; remove it", site->region_path);
+        }
+        return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
+                         "opening the region %.110s", site->region_path);
+    }
+    if (fstat(site->region_fd, &st) != 0) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "looking at %.110s", site->region_path);
+    }
+    rf_status status = check_file(site, &st, options, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    status = read_store_file(site, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    struct rf_header *h = NULL;
+    if ((uint64_t)st.st_size < sizeof(struct rf_header)) {
+        *found = FOUND_HALF;
+        return RF_OK;
+    }
+    h = malloc(sizeof(*h));
+    if (h == NULL) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
+    }
+    /* pread, not a mapping: a hole or a file that shrinks can't hurt. */
+    ssize_t n = pread(site->region_fd, h, sizeof(*h), 0);
+    if (n != (ssize_t)sizeof(*h)) {
+        *found = FOUND_HALF;
+    } else {
+        status = check_header(site, h, (uint64_t)st.st_size, found, detail);
+    }
+    free(h);
+    return status;
+}
+
+static rf_status map_region(struct site *site, bool read_only, struct rf_map **out,
+                            rf_detail *detail)
+{
+    struct stat st;
+    if (fstat(site->region_fd, &st) != 0) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "looking at %.110s", site->region_path);
+    }
+    struct rf_map *map = calloc(1, sizeof(*map));
+    if (map == NULL) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
+    }
+    int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    map->base =
+        mmap(NULL, (size_t)st.st_size, protection, MAP_SHARED | MAP_NORESERVE, site->region_fd, 0);
+    if (map->base == MAP_FAILED) {
+        int error = errno;
+        free(map);
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, error, "mapping %.110s", site->region_path);
+    }
+    /* A child must not reach into the region through its parent's mapping. */
+    madvise(map->base, (size_t)st.st_size, MADV_DONTFORK);
+    map->header = (struct rf_header *)map->base;
+    map->bytes = (uint64_t)st.st_size;
+    map->device = st.st_dev;
+    map->inode = st.st_ino;
+    map->read_only = read_only;
+    map->users = 1;
+    map->fd = site->region_fd;
+    map->lock_fd = site->lock_fd;
+    map->region_path = site->region_path;
+    map->directory = site->directory;
+    site->region_fd = site->lock_fd = -1;
+    site->region_path = site->directory = NULL;
+    *out = map;
+    return RF_OK;
+}
+
+/* How long an opener waits for somebody else's building. */
+#define BUILD_WAIT_NS 5000000000ull
+
+static rf_status settle_region(struct site *site, const struct rf_region_options *options,
+                               rf_detail *detail)
+{
+    uint64_t until = rf_monotonic_ns() + BUILD_WAIT_NS;
+    for (;;) {
+        enum found found = FOUND_NONE;
+        if (flock(site->lock_fd, LOCK_SH | LOCK_NB) == 0) {
+            rf_status status = look_for_region(site, options, &found, detail);
+            if (status != RF_OK || found == FOUND_GOOD) {
+                return status; /* attached: the shared lock is kept */
+            }
+            if (!options->create) {
+                return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s has no region now",
+                                 site->directory);
+            }
+        }
+        /* Not an upgrade but a new request: flock drops the shared lock first. Whoever comes in
+         * between finds the same state and decides the same. */
+        if (options->create && flock(site->lock_fd, LOCK_EX | LOCK_NB) == 0) {
+            RF_POINT("region.alone");
+            rf_status status = look_for_region(site, options, &found, detail);
+            if (status == RF_OK && found != FOUND_GOOD) {
+                status = read_store_file(site, detail);
+                if (status == RF_OK) {
+                    if (site->region_fd >= 0) {
+                        close(site->region_fd);
+                        site->region_fd = -1;
+                    }
+                    status = build(site, options, detail);
+                }
+            }
+            if (status != RF_OK) {
+                return status;
+            }
+            continue; /* take the shared lock and look again, like everybody else */
+        }
+        if (rf_monotonic_ns() > until) {
+            return rf_refuse(detail, RF_BUSY, 0,
+                             "%.100s is in use by processes whose region is not visible here "
+                             "(another /dev/shm?)",
+                             site->directory);
+        }
+        flock(site->lock_fd, LOCK_UN);
+        usleep(2000);
+    }
+}
+
+static struct rf_map *find_map(const struct stat *st, bool read_only)
+{
+    for (struct rf_map *map = rf_process.maps; map != NULL; map = map->next) {
+        if (map->device == st->st_dev && map->inode == st->st_ino && map->read_only == read_only) {
+            return map;
+        }
+    }
+    return NULL;
+}
+
+/* One mapping per process: a second open of the same file uses the first one's. */
+static rf_status share_or_map(struct site *site, const struct rf_region_options *options,
+                              struct rf_map **map, rf_detail *detail)
+{
+    struct stat st;
+    if (fstat(site->region_fd, &st) != 0) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "looking at %.110s", site->region_path);
+    }
+    pthread_mutex_lock(&rf_process.lock);
+    rf_status status = RF_OK;
+    *map = find_map(&st, options->read_only);
+    if (*map != NULL) {
+        (*map)->users++;
+    } else {
+        status = map_region(site, options->read_only, map, detail);
+        if (status == RF_OK) {
+            (*map)->next = rf_process.maps;
+            rf_process.maps = *map;
+        }
+    }
+    pthread_mutex_unlock(&rf_process.lock);
+    return status;
+}
+
+rf_status rf_region_open(const char *store, const struct rf_region_options *options,
+                         struct rf_map **map, rf_detail *detail)
+{
+    struct site site = {.dir_fd = -1, .lock_fd = -1, .region_fd = -1};
+    rf_status status = check_options(options, detail);
+    if (status == RF_OK) {
+        status = open_directory(store, options->create, &site, detail);
+    }
+    if (status == RF_OK) {
+        status = open_lock(&site, options, detail);
+    }
+    if (status == RF_OK) {
+        status = name_region(&site, options->region_path, detail);
+    }
+    if (status == RF_OK) {
+        status = read_boot_id(site.boot_id, detail);
+    }
+    if (status == RF_OK) {
+        status = settle_region(&site, options, detail);
+    }
+    if (status == RF_OK) {
+        status = share_or_map(&site, options, map, detail);
+    }
+    close_site(&site);
+    return status;
+}
+
+void rf_region_close(struct rf_map *map)
+{
+    pthread_mutex_lock(&rf_process.lock);
+    bool last = --map->users == 0;
+    if (last) {
+        struct rf_map **link = &rf_process.maps;
+        while (*link != map) {
+            link = &(*link)->next;
+        }
+        *link = map->next;
+    }
+    pthread_mutex_unlock(&rf_process.lock);
+    if (last) {
+        munmap(map->base, map->bytes);
+        close(map->fd);
+        close(map->lock_fd);
+        free(map->region_path);
+        free(map->directory);
+        free(map);
+    }
+}
+
+rf_status rf_region_destroy(const char *store, const char *region_path, rf_detail *detail)
+{
+    struct site site = {.dir_fd = -1, .lock_fd = -1, .region_fd = -1};
+    const struct rf_region_options options = {.create = false};
+    rf_status status = open_directory(store, false, &site, detail);
+    if (status == RF_OK) {
+        status = open_lock(&site, &options, detail);
+    }
+    if (status == RF_OK) {
+        status = name_region(&site, region_path, detail);
+    }
+    if (status == RF_OK && flock(site.lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        status = rf_refuse(detail, RF_BUSY, 0, "%.120s is in use; end its processes first",
+                           site.directory);
+    }
+    if (status == RF_OK && unlink(site.region_path) != 0 && errno != ENOENT) {
+        status = rf_refuse(detail, RF_PERMISSION_DENIED, errno, "removing the region %.110s",
+                           site.region_path);
+    }
+    if (status == RF_OK) {
+        unlinkat(site.dir_fd, "store", 0);
+        unlinkat(site.dir_fd, "store.new", 0);
+        unlinkat(site.dir_fd, "lock", 0);
+        rmdir(site.directory); /* stays if somebody keeps other files in it */
+    }
+    close_site(&site);
+    return status;
+}
+
+uint64_t rf_region_now(const struct rf_map *map)
+{
+    return clock_ns(CLOCK_BOOTTIME) + map->header->time_base;
+}
+
+/* --- room --- */
+
+/* Pages that were never asked for would be made at the first touch, and a full /dev/shm would
+ * answer with SIGBUS. So they are asked for, and the bit is set after. Doing it twice, or dying in
+ * between, is harmless. */
+static rf_status ensure(struct rf_map *map, const struct rf_section *bits, uint64_t granule,
+                        uint64_t file_offset, uint64_t bytes, rf_detail *detail)
+{
+    rf_word64 *word = (rf_word64 *)(map->base + bits->offset) + granule / 64;
+    if ((atomic_load_explicit(word, memory_order_acquire) >> (granule % 64) & 1) != 0) {
+        return RF_OK;
+    }
+
+    int rc;
+    do {
+        rc = fallocate(map->fd, 0, (off_t)file_offset, (off_t)bytes);
+    } while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        return refuse_allocation(detail, errno, "shared memory is used up");
+    }
+    atomic_fetch_or_explicit(word, 1ull << (granule % 64), memory_order_release);
+    RF_POINT("growth.bit");
+    return RF_OK;
+}
+
+rf_status rf_region_ensure(struct rf_map *map, uint64_t offset, uint64_t len, rf_detail *detail)
+{
+    assert(offset + len <= map->bytes && len != 0);
+    for (uint64_t g = offset / RF_GRANULE; g <= (offset + len - 1) / RF_GRANULE; g++) {
+        rf_status status = ensure(map, &map->header->growth, g, g * RF_GRANULE, RF_GRANULE, detail);
+        if (status != RF_OK) {
+            return status;
+        }
+    }
+    return RF_OK;
+}
+
+rf_status rf_region_ensure_index(struct rf_map *map, uint64_t bucket, rf_detail *detail)
+{
+    const struct rf_header *h = map->header;
+    uint64_t g = bucket * sizeof(struct rf_bucket) / RF_INDEX_GRANULE;
+    return ensure(map, &h->index_growth, g, h->shard_index.offset + g * RF_INDEX_GRANULE,
+                  RF_INDEX_GRANULE, detail);
+}
+
+bool rf_region_index_present(const struct rf_map *map, uint64_t bucket)
+{
+    uint64_t g = bucket * sizeof(struct rf_bucket) / RF_INDEX_GRANULE;
+    const rf_word64 *bits = (const rf_word64 *)(map->base + map->header->index_growth.offset);
+    return (atomic_load_explicit(&bits[g / 64], memory_order_acquire) >> (g % 64) & 1) != 0;
+}
+
+static uint64_t count_bits(const struct rf_map *map, const struct rf_section *section)
+{
+    const rf_word64 *bits = (const rf_word64 *)(map->base + section->offset);
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < section->count; i++) {
+        n += (uint64_t)__builtin_popcountll(atomic_load_explicit(&bits[i], memory_order_relaxed));
+    }
+    return n;
+}
+
+uint64_t rf_region_taken(const struct rf_map *map)
+{
+    return count_bits(map, &map->header->growth) * RF_GRANULE +
+           count_bits(map, &map->header->index_growth) * RF_INDEX_GRANULE;
+}

@@ -1,0 +1,139 @@
+/*
+ * The region: making it, finding it, mapping it, and taking room in it.
+ *
+ * A store is a directory. It holds `lock`, on which every attached process has a shared flock and
+ * whoever builds a region an exclusive one, and `store`, which names the current region (uuid) and
+ * counts the regions that there were (incarnation). The region is a file in /dev/shm whose name
+ * comes from the directory's device and inode. What an opener may find, and what it does:
+ *
+ *   region file   `store` names it   the lock            ->
+ *   complete      yes, this boot     shared: granted     attach
+ *   complete      yes, earlier boot  exclusive: granted  build a new one over it
+ *   complete      no                 exclusive: granted  build (left by a builder that died)
+ *   half made     any                exclusive: granted  build (its builder died)
+ *   half made     any                held                wait for the builder
+ *   none          any                exclusive: granted  build
+ *   none          any                held                wait, then refuse: in use elsewhere
+ *   other layout  any                any                 refuse, with both values
+ *   not ours      any                any                 refuse: owner, mode, links, symlink
+ */
+#ifndef RF_REGION_H
+#define RF_REGION_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "layout.h"
+
+struct rf_guardian;
+
+/* One mapping per region and process; handles share it. */
+struct rf_map {
+    uint8_t *base;
+    struct rf_header *header;
+    uint64_t bytes;
+    int fd;
+    int lock_fd;
+    bool read_only;
+    uint32_t users; /* under rf_process.lock */
+    dev_t device;
+    ino_t inode;
+    struct rf_guardian *guardian; /* NULL until a handle wants one */
+    uint32_t guarded;             /* handles that hang on it */
+    struct rf_map *next;
+    char *region_path;
+    char *directory;
+};
+
+/* What the process keeps about itself; a child of fork finds the page wiped. */
+struct rf_process {
+    pthread_mutex_t lock;
+    struct rf_map *maps;
+    volatile uint64_t *cookie; /* in a MADV_WIPEONFORK page */
+};
+extern struct rf_process rf_process;
+
+/* Readies rf_process in this process, which may be a fresh child. Returns the cookie. */
+rf_status rf_process_enter(uint64_t *cookie, rf_detail *detail);
+
+struct rf_region_options {
+    uint64_t max_shards;
+    uint64_t max_tenant_shards;
+    uint64_t max_bytes;
+    uint64_t claim_cooldown;
+    uint32_t max_runs;
+    uint32_t max_members;
+    uint32_t lane_bytes;
+    bool create;
+    bool read_only;
+    const char *region_path; /* NULL: in /dev/shm */
+    uint32_t group;          /* with has_group: 0660 and this group */
+    bool has_group;
+};
+
+/* Finds or builds the region of a store and maps it; rf_region_close undoes one call. */
+rf_status rf_region_open(const char *store, const struct rf_region_options *options,
+                         struct rf_map **map, rf_detail *detail);
+void rf_region_close(struct rf_map *map);
+
+/* Removes the region and the directory's own files; refuses while a process is attached. */
+rf_status rf_region_destroy(const char *store, const char *region_path, rf_detail *detail);
+
+/* --- room --- */
+
+/* Makes bytes [offset, offset + len) safe to touch. Cheap if they are already. */
+rf_status rf_region_ensure(struct rf_map *map, uint64_t offset, uint64_t len, rf_detail *detail);
+rf_status rf_region_ensure_index(struct rf_map *map, uint64_t bucket, rf_detail *detail);
+bool rf_region_index_present(const struct rf_map *map, uint64_t bucket);
+/* Bytes of shared memory taken so far. */
+uint64_t rf_region_taken(const struct rf_map *map);
+
+/* --- addresses; a number that is out of bounds gives NULL --- */
+
+static inline void *rf_section_at(const struct rf_map *map, const struct rf_section *section,
+                                  uint64_t i)
+{
+    return i < section->count ? map->base + section->offset + i * section->stride : NULL;
+}
+static inline struct rf_member *rf_member_at(const struct rf_map *map, uint32_t slot)
+{
+    return rf_section_at(map, &map->header->roster, slot);
+}
+static inline struct rf_slot *rf_slot_at(const struct rf_map *map, uint32_t slot)
+{
+    return rf_section_at(map, &map->header->slots, slot);
+}
+static inline uint8_t *rf_lane_at(const struct rf_map *map, uint32_t slot)
+{
+    return rf_section_at(map, &map->header->lanes, slot);
+}
+static inline struct rf_runrec *rf_run_at(const struct rf_map *map, uint32_t slot)
+{
+    return rf_section_at(map, &map->header->runs, slot);
+}
+static inline struct rf_leaf *rf_leaf_at(const struct rf_map *map, uint32_t leaf)
+{
+    return rf_section_at(map, &map->header->leaves, leaf);
+}
+static inline struct rf_extent *rf_extent_at(const struct rf_map *map, uint32_t extent)
+{
+    return rf_section_at(map, &map->header->extents, extent);
+}
+static inline struct rf_rec *rf_rec_at(const struct rf_map *map, uint32_t slot)
+{
+    struct rf_extent *extent = rf_extent_at(map, slot / RF_EXTENT_SHARDS);
+    return extent == NULL ? NULL : &extent->recs[slot % RF_EXTENT_SHARDS];
+}
+static inline uint64_t rf_offset_of(const struct rf_map *map, const void *at)
+{
+    return (uint64_t)((const uint8_t *)at - map->base);
+}
+
+/* The store's time: CLOCK_BOOTTIME and a base. */
+uint64_t rf_region_now(const struct rf_map *map);
+
+/* Puts words about what failed, and errno, where rf_explain finds them. */
+rf_status rf_refuse(rf_detail *detail, rf_status status, int os_error, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
