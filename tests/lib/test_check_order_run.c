@@ -36,9 +36,9 @@ enum fault {
     TOTAL_LIMIT,
 };
 
-#define BIT(fault) (1u << (fault))
+#define BIT(fault) (1ull << (fault))
 
-static const struct rf_fault faults_in_order[32] = {
+static const struct rf_fault faults_in_order[64] = {
     [TIME] = {"TIME", RF_INVALID_TIME, 0},
     [ABSENT] = {"ABSENT", RF_RUN_NOT_FOUND, 0},
     [TENANT] = {"TENANT", RF_RUN_NOT_FOUND, 0},
@@ -89,7 +89,7 @@ static bool shard_13_exists(void *context, uint64_t shard)
     return shard == 13;
 }
 
-static void set_scene(uint32_t faults, rf_run_status status)
+static void set_scene(uint64_t faults, rf_run_status status)
 {
     rf_tenant tenant = rf_secret_tenant();
     rf_run_desk_open(&desk, &tenant, 7);
@@ -135,7 +135,7 @@ static void set_scene(uint32_t faults, rf_run_status status)
 /* Shards 10 .. 17 of [a, c), [c, e) ... [o, q), not in this order. Each class of faults sits on a
  * shard that stands before those of the earlier classes, so that it is the class that decides and
  * not the position; faults that are looked for shard by shard share one. */
-static const rf_shard_input *manifest_with(uint32_t faults, uint32_t *count)
+static const rf_shard_input *manifest_with(uint64_t faults, uint32_t *count)
 {
     static rf_shard_input shards[8];
     static const uint32_t span[8] = {3, 1, 6, 0, 5, 2, 7, 4};
@@ -194,14 +194,14 @@ static rf_status finish(rf_status status, rf_detail *detail)
     return status;
 }
 
-static rf_status create(uint32_t faults, rf_detail *detail)
+static rf_status create(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults, RF_RUN_ACTIVE);
     desk.exists = (faults & BIT(EXISTS)) != 0;
     return finish(rf_run_desk_create(&desk), detail);
 }
 
-static rf_status register_shards(uint32_t faults, rf_detail *detail)
+static rf_status register_shards(uint64_t faults, rf_detail *detail)
 {
     uint32_t count;
     const rf_shard_input *shards = manifest_with(faults, &count);
@@ -209,7 +209,7 @@ static rf_status register_shards(uint32_t faults, rf_detail *detail)
     return finish(rf_run_desk_register(&desk, shards, count), detail);
 }
 
-static rf_status add_shards(uint32_t faults, rf_detail *detail)
+static rf_status add_shards(uint64_t faults, rf_detail *detail)
 {
     uint32_t count;
     const rf_shard_input *shards = manifest_with(faults, &count);
@@ -227,14 +227,14 @@ static rf_status add_shards(uint32_t faults, rf_detail *detail)
 
 /* Without a run of this id there is nothing to conflict with; with one, a config that can't be is
  * only ever one that differs. */
-static bool can_be_created(uint32_t faults)
+static bool can_be_created(uint64_t faults)
 {
     bool exists = (faults & (BIT(MISMATCH) | BIT(CONFLICT) | BIT(STATUS))) != 0;
     bool impossible_config = (faults & (BIT(DURATION) | BIT(SEMANTICS))) != 0;
     return !(exists && impossible_config) || (faults & BIT(MISMATCH)) != 0;
 }
 
-static rf_status create_with_shards(uint32_t faults, rf_detail *detail)
+static rf_status create_with_shards(uint64_t faults, rf_detail *detail)
 {
     uint32_t count;
     const rf_shard_input *shards = manifest_with(faults, &count);
@@ -243,12 +243,12 @@ static rf_status create_with_shards(uint32_t faults, rf_detail *detail)
     return finish(rf_run_desk_create_with_shards(&desk, shards, count), detail);
 }
 
-static bool not_ended_and_not_begun(uint32_t faults)
+static bool not_ended_and_not_begun(uint64_t faults)
 {
     return (faults & (BIT(ENDED) | BIT(STATUS))) != (BIT(ENDED) | BIT(STATUS));
 }
 
-static rf_status end(uint32_t faults, rf_run_op_kind kind, rf_detail *detail)
+static rf_status end(uint64_t faults, rf_run_op_kind kind, rf_detail *detail)
 {
     set_scene(faults, faults & BIT(ENDED)    ? RF_RUN_FAILED
                       : faults & BIT(STATUS) ? RF_RUN_INITIALIZING
@@ -256,17 +256,17 @@ static rf_status end(uint32_t faults, rf_run_op_kind kind, rf_detail *detail)
     return finish(rf_run_desk_end(&desk, kind), detail);
 }
 
-static rf_status complete_run(uint32_t faults, rf_detail *detail)
+static rf_status complete_run(uint64_t faults, rf_detail *detail)
 {
     return end(faults, RF_RUN_OP_COMPLETE, detail);
 }
 
-static rf_status fail_run(uint32_t faults, rf_detail *detail)
+static rf_status fail_run(uint64_t faults, rf_detail *detail)
 {
     return end(faults, RF_RUN_OP_FAIL, detail);
 }
 
-static rf_status cancel_run(uint32_t faults, rf_detail *detail)
+static rf_status cancel_run(uint64_t faults, rf_detail *detail)
 {
     return end(faults, RF_RUN_OP_CANCEL, detail);
 }

@@ -28,6 +28,8 @@ enum fault {
     FENCE_MAX,
     FLOOR_MAX,
     COUNT,
+    START,
+    END,
     COVERAGE,
     INVERTED,
     KEY,
@@ -43,9 +45,9 @@ enum fault {
     COLLISION,
 };
 
-#define BIT(fault) (1u << (fault))
+#define BIT(fault) (1ull << (fault))
 
-static const struct rf_fault faults_in_order[32] = {
+static const struct rf_fault faults_in_order[64] = {
     [TIME] = {"TIME", RF_INVALID_TIME, 0},
     [REASON] = {"REASON", RF_INVALID_ARGUMENT, 0},
     [ABSENT] = {"ABSENT", RF_NOT_FOUND, 0},
@@ -64,6 +66,8 @@ static const struct rf_fault faults_in_order[32] = {
     [FENCE_MAX] = {"FENCE_MAX", RF_FENCE_EXHAUSTED, 0},
     [FLOOR_MAX] = {"FLOOR_MAX", RF_FENCE_EXHAUSTED, 0},
     [COUNT] = {"COUNT", RF_SPLIT_COUNT, 0},
+    [START] = {"START", RF_SPLIT_COVERAGE, 0},
+    [END] = {"END", RF_SPLIT_COVERAGE, 0},
     [COVERAGE] = {"COVERAGE", RF_SPLIT_COVERAGE, 0},
     [INVERTED] = {"INVERTED", RF_RANGE_INVERTED, 0},
     [KEY] = {"KEY", RF_KEY_TOO_LARGE, RF_KEY_MAX},
@@ -84,6 +88,7 @@ static const struct rf_fault faults_in_order[32] = {
     (BIT(OTHER_RUN) | BIT(OTHER_SHARD) | BIT(TERMINAL) | BIT(FENCE) | BIT(NO_LEASE) |              \
      BIT(EXPIRED) | BIT(OWNER))
 #define CURSOR     (BIT(NO_KEY) | BIT(CURSOR_KEY) | BIT(TOKEN) | BIT(REGRESSION) | BIT(OUTSIDE))
+#define COVER      (BIT(START) | BIT(END) | BIT(COVERAGE))
 #define SPLIT_ROOM (BIT(SPAWNED) | BIT(TENANT_LIMIT) | BIT(TOTAL_LIMIT) | BIT(COLLISION))
 
 static struct rf_box box;
@@ -109,7 +114,7 @@ static rf_spec span(char start, char end)
 }
 
 /* A shard [d, w) at m, fence 5, held until 1000; it is 500. */
-static void set_scene(uint32_t faults)
+static void set_scene(uint64_t faults)
 {
     rf_tenant tenant = rf_secret_tenant();
     rf_cursor cursor = {.key = rf_secret_key('m'), .token = rf_secret_token(20)};
@@ -191,7 +196,7 @@ static void set_scene(uint32_t faults)
 }
 
 /* A cursor for the range [d, w) (or a child that ends there) with `stored` behind it. */
-static rf_cursor cursor_with(uint32_t faults, char good, char below, char outside,
+static rf_cursor cursor_with(uint64_t faults, char good, char below, char outside,
                              char below_and_outside)
 {
     bool is_below = (faults & BIT(REGRESSION)) != 0, is_outside = (faults & BIT(OUTSIDE)) != 0;
@@ -220,38 +225,38 @@ static rf_status finish(rf_status status, rf_detail *detail)
     return status;
 }
 
-static rf_status acquire(uint32_t faults, rf_detail *detail)
+static rf_status acquire(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     box.state.deadline = faults & BIT(LEASED) ? desk.now + 1 : desk.now;
     return finish(rf_desk_acquire(&desk, RF_SECRET_OWNER), detail);
 }
 
-static rf_status renew(uint32_t faults, rf_detail *detail)
+static rf_status renew(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     return finish(rf_desk_renew(&desk), detail);
 }
 
-static rf_status checkpoint(uint32_t faults, rf_detail *detail)
+static rf_status checkpoint(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     return finish(rf_desk_checkpoint(&desk, cursor_with(faults, 'p', 'f', 'x', 'a')), detail);
 }
 
-static rf_status complete(uint32_t faults, rf_detail *detail)
+static rf_status complete(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     return finish(rf_desk_complete(&desk, cursor_with(faults, 'p', 'f', 'x', 'a')), detail);
 }
 
-static rf_status release(uint32_t faults, rf_detail *detail)
+static rf_status release(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     return finish(rf_desk_release(&desk, cursor_with(faults, 'p', 'f', 'x', 'a')), detail);
 }
 
-static rf_status park(uint32_t faults, rf_detail *detail)
+static rf_status park(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     rf_park_reason reason =
@@ -259,7 +264,7 @@ static rf_status park(uint32_t faults, rf_detail *detail)
     return finish(rf_desk_park(&desk, reason), detail);
 }
 
-static rf_status unpark(uint32_t faults, rf_detail *detail)
+static rf_status unpark(uint64_t faults, rf_detail *detail)
 {
     set_scene(faults);
     box.state.flags = 0;
@@ -271,7 +276,7 @@ static rf_status unpark(uint32_t faults, rf_detail *detail)
 }
 
 /* Six children, given out of order; every fault sits where it leaves the earlier checks content. */
-static rf_status split_replace(uint32_t faults, rf_detail *detail)
+static rf_status split_replace(uint64_t faults, rf_detail *detail)
 {
     static rf_child children[RF_SPLIT_CHILDREN_MAX + 1];
     memset(children, 0, sizeof(children));
@@ -289,6 +294,12 @@ static rf_status split_replace(uint32_t faults, rf_detail *detail)
     for (int i = 0; i < 6; i++) {
         children[position[i]].spec = (rf_spec){.start = points[i], .end = points[i + 1]};
     }
+    if (faults & BIT(START)) {
+        children[position[0]].spec.start = rf_secret_key('e');
+    }
+    if (faults & BIT(END)) {
+        children[position[5]].spec.end = rf_secret_key('v');
+    }
     if (faults & BIT(COVERAGE)) {
         children[position[1]].spec.end = rf_secret_key('g');
     }
@@ -303,14 +314,15 @@ static rf_status split_replace(uint32_t faults, rf_detail *detail)
 }
 
 /* [d, w) at m is cut at p, or where the faults want it. */
-static rf_status split_residual(uint32_t faults, rf_detail *detail)
+static rf_status split_residual(uint64_t faults, rf_detail *detail)
 {
     bool inverted = (faults & BIT(INVERTED)) != 0, outside = (faults & BIT(OUTSIDE)) != 0;
     char cut = inverted && outside ? 'c' : inverted ? 'x' : outside ? 'k' : 'p';
     rf_bytes point =
         faults & BIT(KEY) ? rf_secret_long_key(cut, RF_KEY_MAX + 1) : rf_secret_key(cut);
-    rf_spec parent_new = {.start = rf_secret_key('d'), .end = point};
-    rf_spec residual = {.start = point, .end = rf_secret_key(faults & BIT(COVERAGE) ? 'v' : 'w')};
+    rf_spec parent_new = {.start = rf_secret_key(faults & BIT(START) ? 'e' : 'd'), .end = point};
+    rf_spec residual = {.start = faults & BIT(COVERAGE) ? rf_secret_key('q') : point,
+                        .end = rf_secret_key(faults & BIT(END) ? 'v' : 'w')};
     if (faults & BIT(METADATA)) {
         parent_new.metadata = rf_secret_metadata(RF_METADATA_MAX + 1);
     }
@@ -390,8 +402,8 @@ static void split_replace_reports_the_first_fault_of_any_set(void)
     rf_drill_run(&(struct rf_drill){
         .op = "split_replace",
         .faults = faults_in_order,
-        .mask = LOOKUP | BIT(CONFLICT) | LEASE | BIT(COUNT) | BIT(COVERAGE) | BIT(INVERTED) |
-                BIT(KEY) | BIT(METADATA) | (CURSOR & ~BIT(REGRESSION)) | SPLIT_ROOM,
+        .mask = LOOKUP | BIT(CONFLICT) | LEASE | BIT(COUNT) | COVER | BIT(INVERTED) | BIT(KEY) |
+                BIT(METADATA) | (CURSOR & ~BIT(REGRESSION)) | SPLIT_ROOM,
         .attempt = split_replace,
     });
 }
@@ -401,8 +413,8 @@ static void split_residual_reports_the_first_fault_of_any_set(void)
     rf_drill_run(&(struct rf_drill){
         .op = "split_residual",
         .faults = faults_in_order,
-        .mask = LOOKUP | BIT(CONFLICT) | LEASE | BIT(COVERAGE) | BIT(INVERTED) | BIT(KEY) |
-                BIT(METADATA) | BIT(OUTSIDE) | SPLIT_ROOM,
+        .mask = LOOKUP | BIT(CONFLICT) | LEASE | COVER | BIT(INVERTED) | BIT(KEY) | BIT(METADATA) |
+                BIT(OUTSIDE) | SPLIT_ROOM,
         .attempt = split_residual,
     });
 }

@@ -135,6 +135,14 @@ static void a_deadline_saturates_at_the_end_of_time(void)
     expect(RF_LEASE_EXPIRED, rf_desk_renew(&desk));
 }
 
+static void a_renewed_deadline_saturates_too(void)
+{
+    hold();
+    desk.env.lease_duration = UINT64_MAX;
+    expect(RF_OK, rf_desk_renew(&desk));
+    TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, box.state.deadline);
+}
+
 static void a_renewal_moves_the_deadline_and_nothing_else(void)
 {
     hold();
@@ -831,6 +839,7 @@ int main(void)
     RUN_TEST(available_and_leased_agree_about_the_deadline);
     RUN_TEST(only_the_records_deadline_counts);
     RUN_TEST(a_deadline_saturates_at_the_end_of_time);
+    RUN_TEST(a_renewed_deadline_saturates_too);
     RUN_TEST(a_renewal_moves_the_deadline_and_nothing_else);
     RUN_TEST(a_renewal_at_an_earlier_now_never_shortens_the_deadline);
     RUN_TEST(the_time_0_is_refused_by_every_operation);

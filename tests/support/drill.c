@@ -8,11 +8,11 @@
 
 #define RANDOM_SETS 2000u
 
-static void describe(const struct rf_drill *drill, uint32_t faults, rf_status got, char *out,
+static void describe(const struct rf_drill *drill, uint64_t faults, rf_status got, char *out,
                      size_t size)
 {
     size_t len = (size_t)snprintf(out, size, "%s with {", drill->op);
-    for (uint32_t bit = 0; bit < 32 && len < size; bit++) {
+    for (uint32_t bit = 0; bit < 64 && len < size; bit++) {
         if ((faults >> bit & 1u) != 0) {
             len += (size_t)snprintf(out + len, size - len, " %s", drill->faults[bit].name);
         }
@@ -22,7 +22,7 @@ static void describe(const struct rf_drill *drill, uint32_t faults, rf_status go
     }
 }
 
-static void try_set(const struct rf_drill *drill, uint32_t faults)
+static void try_set(const struct rf_drill *drill, uint64_t faults)
 {
     if (drill->possible != NULL && !drill->possible(faults)) {
         return;
@@ -31,8 +31,8 @@ static void try_set(const struct rf_drill *drill, uint32_t faults)
     rf_status expected = RF_OK, got = drill->attempt(faults, &detail);
     uint64_t limit = 0;
     if (faults != 0) {
-        expected = drill->faults[__builtin_ctz(faults)].status;
-        limit = drill->faults[__builtin_ctz(faults)].limit;
+        expected = drill->faults[__builtin_ctzll(faults)].status;
+        limit = drill->faults[__builtin_ctzll(faults)].limit;
     }
     if (got != expected || (limit != 0 && detail.limit != limit)) {
         char said[512];
@@ -46,7 +46,7 @@ static void check_row(const struct rf_drill *drill)
     const struct rf_table_row *row = rf_table_row(drill->op);
     bool had[RF_TABLE_STATUS] = {[RF_INVALID_TIME] = true, [RF_INVALID_ARGUMENT] = true};
     uint32_t at = 0;
-    for (uint32_t bit = 0; bit < 32; bit++) {
+    for (uint32_t bit = 0; bit < 64; bit++) {
         if ((drill->mask >> bit & 1u) == 0 || had[drill->faults[bit].status]) {
             continue;
         }
@@ -66,29 +66,30 @@ static void check_row(const struct rf_drill *drill)
 void rf_drill_run(const struct rf_drill *drill)
 {
     try_set(drill, 0);
-    for (uint32_t a = 0; a < 32; a++) {
+    for (uint32_t a = 0; a < 64; a++) {
         if ((drill->mask >> a & 1u) == 0) {
             continue;
         }
-        try_set(drill, 1u << a);
-        for (uint32_t b = a + 1; b < 32; b++) {
+        try_set(drill, 1ull << a);
+        for (uint32_t b = a + 1; b < 64; b++) {
             if ((drill->mask >> b & 1u) == 0) {
                 continue;
             }
-            try_set(drill, 1u << a | 1u << b);
-            for (uint32_t c = b + 1; c < 32; c++) {
+            try_set(drill, 1ull << a | 1ull << b);
+            for (uint32_t c = b + 1; c < 64; c++) {
                 if ((drill->mask >> c & 1u) != 0) {
-                    try_set(drill, 1u << a | 1u << b | 1u << c);
+                    try_set(drill, 1ull << a | 1ull << b | 1ull << c);
                 }
             }
         }
     }
     struct rf_prng prng = {.state = 1};
+    uint32_t highest = 64u - (uint32_t)__builtin_clzll(drill->mask);
     for (uint32_t i = 0; i < RANDOM_SETS; i++) {
-        try_set(drill, (uint32_t)rf_prng_next(&prng) & drill->mask);
+        try_set(drill, rf_prng_next(&prng) & drill->mask);
         /* and with the early ones left out, which would win most of the time */
-        uint32_t above = rf_prng_below(&prng, 32);
-        try_set(drill, (uint32_t)rf_prng_next(&prng) & drill->mask & (UINT32_MAX << above));
+        uint32_t above = rf_prng_below(&prng, highest);
+        try_set(drill, rf_prng_next(&prng) & drill->mask & (UINT64_MAX << above));
     }
     check_row(drill);
 }

@@ -21,9 +21,9 @@ struct rf_fault {
 struct rf_drill {
     const char *op;
     const struct rf_fault *faults; /* by bit */
-    uint32_t mask;                 /* those that this operation can have */
-    rf_status (*attempt)(uint32_t faults, rf_detail *detail);
-    bool (*possible)(uint32_t faults); /* can all of these be true at once? NULL: always */
+    uint64_t mask;                 /* those that this operation can have */
+    rf_status (*attempt)(uint64_t faults, rf_detail *detail);
+    bool (*possible)(uint64_t faults); /* can all of these be true at once? NULL: always */
 };
 
 void rf_drill_run(const struct rf_drill *drill);
