@@ -9,84 +9,15 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "bare.h"
 #include "codec.h"
 #include "range.h"
 #include "run.h"
 #include "shard.h"
 #include "table.h"
 
-#if defined(__has_include)
-#if __has_include(<blake3_impl.h>)
-#include <blake3_impl.h>
-#define HAVE_COMPRESS 1
-#endif
-#endif
-
-#define KEY_LEN        64u
+#define KEY_LEN        BARE_KEY_LEN
 #define MANIFEST_COUNT 1000u
-
-#define PAYLOAD_DOMAIN "gossip/coord/v1/op-payload"
-#define PAYLOAD_TAG    "checkpoint"
-#define PAYLOAD_LEN    (sizeof(PAYLOAD_TAG) - 1 + 1 + 4 + KEY_LEN + 1) /* 80: two blocks */
-
-/* --- h --- */
-
-/* The canonical bytes of a checkpoint, at the cursor's key and without a token. */
-static void write_payload(const uint8_t *key, uint8_t out[128])
-{
-    uint8_t *at = out;
-    memset(out, 0, 128);
-    memcpy(at, PAYLOAD_TAG, sizeof(PAYLOAD_TAG) - 1);
-    at += sizeof(PAYLOAD_TAG) - 1;
-    *at++ = 1;
-    rf_store_le32(at, KEY_LEN);
-    at += 4;
-    memcpy(at, key, KEY_LEN);
-    at += KEY_LEN;
-    *at++ = 0;
-    assert(at == out + PAYLOAD_LEN);
-}
-
-struct bare {
-    blake3_hasher keyed; /* has hashed the domain, which is done once */
-    uint8_t payload[128];
-};
-
-#ifdef HAVE_COMPRESS
-#define REFERENCE "h: two bare compressions, 80 bytes"
-
-static inline uint64_t bare_hash(const struct bare *b)
-{
-    uint32_t cv[8];
-    memcpy(cv, b->keyed.key, sizeof(cv));
-    blake3_compress_in_place(cv, b->payload, BLAKE3_BLOCK_LEN, 0,
-                             CHUNK_START | DERIVE_KEY_MATERIAL);
-    blake3_compress_in_place(cv, b->payload + BLAKE3_BLOCK_LEN, PAYLOAD_LEN - BLAKE3_BLOCK_LEN, 0,
-                             CHUNK_END | ROOT | DERIVE_KEY_MATERIAL);
-    return cv[0] | (uint64_t)cv[1] << 32;
-}
-#else
-/* An installed BLAKE3 keeps its compression function to itself. */
-#define REFERENCE "h: blake3_hasher on 80 ready bytes"
-
-static inline uint64_t bare_hash(struct bare *b)
-{
-    uint8_t out[8];
-    blake3_hasher_reset(&b->keyed);
-    blake3_hasher_update(&b->keyed, b->payload, PAYLOAD_LEN);
-    blake3_hasher_finalize(&b->keyed, out, sizeof(out));
-    return rf_load_le64(out);
-}
-#endif
-
-static void run_bare(void *context, uint64_t n)
-{
-    struct bare *b = context;
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t hash = bare_hash(b);
-        bench_use(hash);
-    }
-}
 
 /* --- one shard, leased, with a full ring --- */
 
@@ -464,13 +395,11 @@ int main(int argc, char **argv)
     make_registration(&mixed, 617);
     make_coding(&coding, &held, &sorted.run);
 
-    blake3_hasher_init_derive_key(&bare.keyed, PAYLOAD_DOMAIN);
-    write_payload(held.next, bare.payload);
-    assert(bare_hash(&bare) == rf_hash_checkpoint(held.cursor));
-    assert(bare_hash(&bare) == rf_hasher_checkpoint(&held.hasher, &held.cursor));
+    bare_init(&bare, held.next);
+    assert(rf_hash_checkpoint(held.cursor) == rf_hasher_checkpoint(&held.hasher, &held.cursor));
 
     struct bench_case cases[] = {
-        {.name = REFERENCE, .run = run_bare, .context = &bare},
+        {.name = bare_name(), .run = bare_run, .context = &bare},
         {.name = "hash of a checkpoint, kept hasher",
          .run = run_hasher,
          .context = &held,
@@ -499,12 +428,10 @@ int main(int argc, char **argv)
         {.name = "encode made", .run = run_put_made, .context = &coding},
         {.name = "decode made", .run = run_get_made, .context = &coding},
     };
-    const uint32_t count = sizeof(cases) / sizeof(cases[0]);
-#ifndef HAVE_COMPRESS
-    for (uint32_t i = 0; i < count; i++) {
+    const uint32_t count = bench_select(&options, cases, sizeof(cases) / sizeof(cases[0]));
+    for (uint32_t i = 0; i < count && !bare_is_bare(); i++) {
         cases[i].kind = BENCH_NO_GOAL; /* they are about the bare compressions */
     }
-#endif
     bench_measure(cases, count, options.rounds);
     if (!options.json) {
         printf("median of %u rounds, core %d, %s\n", options.rounds, core, __VERSION__);

@@ -10,12 +10,26 @@ struct bench_options {
     bool json;
     bool check; /* a missed goal is an error */
     uint32_t rounds;
+    const char *only; /* a part of the names of the rows, or groups of rows, wanted; NULL: all */
 };
 
-/* --json, --check, --rounds=N. Says what is wrong or asked for, and ends the program, otherwise. */
+/* --json, --check, --rounds=N, --only=NAME. Says what is wrong or asked for, and ends the program,
+ * otherwise. */
 struct bench_options bench_parse(int argc, char **argv);
 
+/* Whether --only asks for this one. */
+bool bench_wanted(const struct bench_options *options, const char *name);
+/* Keeps the cases that --only asks for, and the first; returns how many are left. */
+uint32_t bench_select(const struct bench_options *options, struct bench_case *cases,
+                      uint32_t count);
+
+/* The line that says what the columns are; nothing with --json. */
+void bench_print_head(FILE *out, const struct bench_options *options, const char *bench,
+                      const char *reference);
 /* reference: what ratios are to, such as "h". */
+void bench_print_rows(FILE *out, const struct bench_options *options, const char *bench,
+                      const char *reference, const struct bench_case *cases, uint32_t count);
+/* Both. */
 void bench_print(FILE *out, const struct bench_options *options, const char *bench,
                  const char *reference, const struct bench_case *cases, uint32_t count);
 

@@ -33,12 +33,22 @@ static uint64_t sample(const struct bench_case *c)
     return bench_now() - start;
 }
 
+static void prepare(const struct bench_case *c)
+{
+    if (c->prepare != NULL) {
+        c->prepare(c->context, c->n);
+    }
+}
+
 /* Doubles n until a sample is long enough; this is the warm-up as well. */
 static void choose_n(struct bench_case *c)
 {
+    uint64_t most = c->n_max != 0 ? c->n_max : 1u << 30;
     c->n = 1;
-    while (sample(c) < SAMPLE_NS && c->n < (1u << 30)) {
-        c->n *= 2;
+    prepare(c);
+    while (sample(c) < SAMPLE_NS && c->n < most) {
+        c->n = 2 * c->n < most ? 2 * c->n : most;
+        prepare(c);
     }
 }
 
@@ -48,11 +58,23 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts, and picks the value below which this part of them lies. */
-static double quantile(double *values, uint32_t count, double part)
+double bench_quantile(double *values, uint32_t count, double part)
 {
     qsort(values, count, sizeof(*values), by_value);
     return values[(uint32_t)(part * (count - 1) + 0.5)];
+}
+
+void bench_summarize(struct bench_case *c, double *values, uint32_t count)
+{
+    c->low = bench_quantile(values, count, 0.1);
+    c->value = bench_quantile(values, count, 0.5);
+    c->high = bench_quantile(values, count, 0.9);
+}
+
+static double ns_of_one(const struct bench_case *c)
+{
+    uint64_t per = c->per != 0 ? c->per : 1;
+    return (double)sample(c) / (double)(c->n * per);
 }
 
 /* The reference is sampled again next to each sample of each case, so that a round's ratio is of two
@@ -60,8 +82,9 @@ static double quantile(double *values, uint32_t count, double part)
 static void measure_one(const struct bench_case *reference, struct bench_case *c, double *ns,
                         double *ratio)
 {
-    double base = (double)sample(reference) / (double)reference->n;
-    *ns = c == reference ? base : (double)sample(c) / (double)c->n;
+    prepare(c);
+    double base = ns_of_one(reference);
+    *ns = c == reference ? base : ns_of_one(c);
     *ratio = *ns / base;
 }
 
@@ -81,11 +104,8 @@ void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds)
         }
     }
     for (uint32_t i = 0; i < count; i++) {
-        double *own = &ns[(size_t)i * rounds];
-        cases[i].ns_low = quantile(own, rounds, 0.1);
-        cases[i].ns = quantile(own, rounds, 0.5);
-        cases[i].ns_high = quantile(own, rounds, 0.9);
-        cases[i].ratio = quantile(&ratio[(size_t)i * rounds], rounds, 0.5);
+        bench_summarize(&cases[i], &ns[(size_t)i * rounds], rounds);
+        cases[i].ratio = bench_quantile(&ratio[(size_t)i * rounds], rounds, 0.5);
     }
     free(ns);
     free(ratio);
@@ -93,5 +113,19 @@ void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds)
 
 bool bench_met(const struct bench_case *c)
 {
-    return c->kind == BENCH_AT_MOST ? c->ratio <= c->goal : c->ratio < c->goal;
+    switch (c->kind) {
+    case BENCH_AT_MOST:
+        return c->ratio <= c->goal;
+    case BENCH_BELOW:
+        return c->ratio < c->goal;
+    case BENCH_AT_LEAST:
+        return c->ratio >= c->goal;
+    case BENCH_VALUE_AT_MOST:
+        return c->value <= c->goal;
+    case BENCH_VALUE_BELOW:
+        return c->value < c->goal;
+    case BENCH_NO_GOAL:
+        break;
+    }
+    return true;
 }

@@ -25,27 +25,42 @@ int bench_pin(void);
 
 enum bench_goal {
     BENCH_NO_GOAL = 0,
-    BENCH_AT_MOST, /* ratio <= goal */
-    BENCH_BELOW,   /* ratio < goal */
+    BENCH_AT_MOST,       /* ratio <= goal */
+    BENCH_BELOW,         /* ratio < goal */
+    BENCH_AT_LEAST,      /* ratio >= goal */
+    BENCH_VALUE_AT_MOST, /* value <= goal */
+    BENCH_VALUE_BELOW,   /* value < goal */
 };
 
+/* A row of a table, and how to measure it. Rows that come about in another way have no `run`. */
 struct bench_case {
     const char *name;
     void (*run)(void *context, uint64_t n);
+    void (*prepare)(void *context, uint64_t n); /* before each sample, not timed; or NULL */
     void *context;
+    uint64_t n_max; /* calls in a sample; 0: any number */
+    uint64_t per;   /* what one call does so many of, such as shards; 0: 1 */
+    const char *unit;
+    const char *ratio_to; /* NULL: what the table says */
     enum bench_goal kind;
     double goal;
 
     /* what came of it */
-    uint64_t n;     /* calls in a sample */
-    double ns;      /* a call, median */
-    double ns_low;  /* the 10th and 90th percentile of the rounds */
-    double ns_high; /* */
-    double ratio;   /* to the first case */
+    uint64_t n;   /* calls in a sample */
+    double value; /* ns a call, or whatever the unit says: the median */
+    double low;   /* the 10th and 90th percentile of the rounds */
+    double high;  /* */
+    double ratio; /* to the first case; 0: there is none */
 };
 
 /* Measures all cases; the first is what the others are compared to. rounds is odd. */
 void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds);
+
+/* Sorts, and picks the value below which this part of them lies. */
+double bench_quantile(double *values, uint32_t count, double part);
+
+/* Median, 10th and 90th percentile of the values, into the case. Sorts them. */
+void bench_summarize(struct bench_case *c, double *values, uint32_t count);
 
 bool bench_met(const struct bench_case *c);
 
