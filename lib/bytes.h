@@ -39,7 +39,13 @@ static inline int rf_bytes_compare(rf_bytes a, rf_bytes b)
 
 static inline bool rf_tenant_equal(const rf_tenant *a, const rf_tenant *b)
 {
-    return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+    uint64_t x[4], y[4];
+    if (a == b) {
+        return true;
+    }
+    memcpy(x, a->bytes, sizeof(x));
+    memcpy(y, b->bytes, sizeof(y));
+    return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3])) == 0;
 }
 
 static inline uint64_t rf_add_saturating(uint64_t a, uint64_t b)

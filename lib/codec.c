@@ -4,104 +4,107 @@
 
 /* --- writing --- */
 
-struct writer {
-    uint8_t *at;
-    size_t room;
-    bool full; /* sticky; after it nothing is written */
-};
+/*
+ * A record's size is worked out first and checked against the room once; the puts after that are
+ * bare stores that return where the next one goes. Encoding a step is part of every operation.
+ */
 
-static uint8_t *grow(struct writer *w, size_t n)
+static inline uint8_t *put_raw(uint8_t *at, const void *data, size_t n)
 {
-    if (w->full || w->room < n) {
-        w->full = true;
-        return NULL;
-    }
-    uint8_t *at = w->at;
-    w->at += n;
-    w->room -= n;
-    return at;
-}
-
-static void put_raw(struct writer *w, const void *data, size_t n)
-{
-    uint8_t *at = grow(w, n);
-    if (at != NULL && n != 0) {
+    if (n != 0) {
         memcpy(at, data, n);
     }
+    return at + n;
 }
 
-static void put_u8(struct writer *w, uint8_t v)
+static inline uint8_t *put_u8(uint8_t *at, uint8_t v)
 {
-    put_raw(w, &v, 1);
+    *at = v;
+    return at + 1;
 }
 
-static void put_u32(struct writer *w, uint32_t v)
+static inline uint8_t *put_u32(uint8_t *at, uint32_t v)
 {
-    uint8_t *at = grow(w, 4);
-    if (at != NULL) {
-        rf_store_le32(at, v);
-    }
+    rf_store_le32(at, v);
+    return at + 4;
 }
 
-static void put_u64(struct writer *w, uint64_t v)
+static inline uint8_t *put_u64(uint8_t *at, uint64_t v)
 {
-    uint8_t *at = grow(w, 8);
-    if (at != NULL) {
-        rf_store_le64(at, v);
-    }
+    rf_store_le64(at, v);
+    return at + 8;
 }
 
-static void put_bytes(struct writer *w, rf_bytes b, size_t max)
+static inline size_t bytes_size(rf_bytes b, size_t max)
 {
     assert(b.len <= max); /* or it could never be read back */
-    put_u32(w, (uint32_t)b.len);
-    put_raw(w, b.data, b.len);
+    return 4 + b.len;
 }
 
-static void put_spec(struct writer *w, const rf_spec *s)
+static inline uint8_t *put_bytes(uint8_t *at, rf_bytes b)
 {
-    put_bytes(w, s->start, RF_KEY_MAX);
-    put_bytes(w, s->end, RF_KEY_MAX);
-    put_bytes(w, s->metadata, RF_METADATA_MAX);
+    at = put_u32(at, (uint32_t)b.len);
+    return put_raw(at, b.data, b.len);
 }
 
-static void put_cursor(struct writer *w, const rf_cursor *c)
+static inline size_t spec_size(const rf_spec *s)
 {
-    put_u8(w, c->key.data != NULL);
+    return bytes_size(s->start, RF_KEY_MAX) + bytes_size(s->end, RF_KEY_MAX) +
+           bytes_size(s->metadata, RF_METADATA_MAX);
+}
+
+static inline uint8_t *put_spec(uint8_t *at, const rf_spec *s)
+{
+    at = put_bytes(at, s->start);
+    at = put_bytes(at, s->end);
+    return put_bytes(at, s->metadata);
+}
+
+static inline size_t cursor_size(const rf_cursor *c)
+{
+    return 2 + (c->key.data != NULL ? bytes_size(c->key, RF_KEY_MAX) : 0) +
+           (c->token.len != 0 ? bytes_size(c->token, RF_TOKEN_MAX) : 0);
+}
+
+static inline uint8_t *put_cursor(uint8_t *at, const rf_cursor *c)
+{
+    at = put_u8(at, c->key.data != NULL);
     if (c->key.data != NULL) {
-        put_bytes(w, c->key, RF_KEY_MAX);
+        at = put_bytes(at, c->key);
     }
-    put_u8(w, c->token.len != 0);
-    if (c->token.len != 0) {
-        put_bytes(w, c->token, RF_TOKEN_MAX);
-    }
+    at = put_u8(at, c->token.len != 0);
+    return c->token.len != 0 ? put_bytes(at, c->token) : at;
 }
 
-static void put_entry(struct writer *w, uint64_t op, uint8_t kind, uint8_t result, uint64_t hash,
-                      uint64_t at)
+#define ENTRY_SIZE 26u
+
+static inline uint8_t *put_entry(uint8_t *at, uint64_t op, uint8_t kind, uint8_t result,
+                                 uint64_t hash, uint64_t executed_at)
 {
-    put_u64(w, op);
-    put_u8(w, kind);
-    put_u8(w, result);
-    put_u64(w, hash);
-    put_u64(w, at);
+    at = put_u64(at, op);
+    at = put_u8(at, kind);
+    at = put_u8(at, result);
+    at = put_u64(at, hash);
+    return put_u64(at, executed_at);
 }
 
-static void put_state(struct writer *w, const struct rf_shard_state *s)
+static inline size_t state_size(const struct rf_shard_state *s)
 {
-    put_u8(w, s->status);
-    put_u8(w, s->park_reason);
-    put_u8(w, s->semantics);
-    put_u8(w, s->flags);
-    put_u64(w, s->fence);
-    put_u32(w, s->attempts);
+    return 16u + ((s->flags & RF_SHARD_LEASED) != 0 ? 16u : 0u) +
+           ((s->flags & RF_SHARD_HAS_PARENT) != 0 ? 8u : 0u);
+}
+
+static inline uint8_t *put_state(uint8_t *at, const struct rf_shard_state *s)
+{
+    at = put_u32(at, (uint32_t)s->status | (uint32_t)s->park_reason << 8 |
+                         (uint32_t)s->semantics << 16 | (uint32_t)s->flags << 24);
+    at = put_u64(at, s->fence);
+    at = put_u32(at, s->attempts);
     if ((s->flags & RF_SHARD_LEASED) != 0) {
-        put_u64(w, s->owner);
-        put_u64(w, s->deadline);
+        at = put_u64(at, s->owner);
+        at = put_u64(at, s->deadline);
     }
-    if ((s->flags & RF_SHARD_HAS_PARENT) != 0) {
-        put_u64(w, s->parent);
-    }
+    return (s->flags & RF_SHARD_HAS_PARENT) != 0 ? put_u64(at, s->parent) : at;
 }
 
 /* Where the i-th oldest entry of a shard's ring is. */
@@ -110,116 +113,146 @@ static uint32_t ring_slot(const struct rf_shard_state *s, uint32_t i)
     return (s->ring_next + RF_SHARD_RING - s->ring_count + i) % RF_SHARD_RING;
 }
 
-static struct writer begin_record(uint8_t *out, size_t cap, enum rf_codec_type type)
+/* The header of a record with a body of this size, or NULL if there is no room for it. */
+static inline uint8_t *put_header(uint8_t *out, size_t cap, enum rf_codec_type type, size_t body,
+                                  size_t *len)
 {
-    struct writer w = {.at = out, .room = cap, .full = false};
-    uint8_t *at = grow(&w, RF_CODEC_HEADER);
-    if (at != NULL) {
-        memset(at, 0, RF_CODEC_HEADER);
-        at[0] = (uint8_t)type;
-        at[1] = RF_CODEC_VERSION;
+    if (cap < RF_CODEC_HEADER || cap - RF_CODEC_HEADER < body) {
+        return NULL;
     }
-    return w;
-}
-
-static rf_status end_record(struct writer *w, uint8_t *out, size_t *len)
-{
-    if (w->full) {
-        return RF_BUFFER_TOO_SMALL;
-    }
-    *len = (size_t)(w->at - out);
-    rf_store_le32(out + 4, (uint32_t)(*len - RF_CODEC_HEADER));
-    return RF_OK;
+    *len = RF_CODEC_HEADER + body;
+    out = put_u32(out, (uint32_t)type | RF_CODEC_VERSION << 8);
+    return put_u32(out, (uint32_t)body);
 }
 
 rf_status rf_codec_put_shard(const struct rf_shard *shard, uint8_t *out, size_t cap, size_t *len)
 {
     const struct rf_shard_state *s = shard->state;
-    struct writer w = begin_record(out, cap, RF_CODEC_SHARD);
-    put_raw(&w, shard->tenant->bytes, sizeof(shard->tenant->bytes));
-    put_u64(&w, shard->run);
-    put_u64(&w, shard->shard);
-    put_state(&w, s);
-    put_spec(&w, &shard->spec);
-    put_cursor(&w, &shard->cursor);
-    put_u32(&w, s->spawned_count);
+    size_t size = sizeof(shard->tenant->bytes) + 16 + state_size(s) + spec_size(&shard->spec) +
+                  cursor_size(&shard->cursor) + 4 + 8u * s->spawned_count + 2 +
+                  ENTRY_SIZE * s->ring_count;
+    uint8_t *at = put_header(out, cap, RF_CODEC_SHARD, size, len);
+    if (at == NULL) {
+        return RF_BUFFER_TOO_SMALL;
+    }
+    at = put_raw(at, shard->tenant->bytes, sizeof(shard->tenant->bytes));
+    at = put_u64(at, shard->run);
+    at = put_u64(at, shard->shard);
+    at = put_state(at, s);
+    at = put_spec(at, &shard->spec);
+    at = put_cursor(at, &shard->cursor);
+    at = put_u32(at, s->spawned_count);
     for (uint32_t i = 0; i < s->spawned_count; i++) {
-        put_u64(&w, shard->spawned[i]);
+        at = put_u64(at, shard->spawned[i]);
     }
-    put_u8(&w, s->ring_count);
-    put_u8(&w, s->ring_next);
+    at = put_u8(at, s->ring_count);
+    at = put_u8(at, s->ring_next);
     for (uint32_t i = 0; i < s->ring_count; i++) {
-        uint32_t at = ring_slot(s, i);
-        put_entry(&w, shard->ring->op[at], shard->ring->kind[at], shard->ring->result[at],
-                  shard->ring->hash[at], shard->ring->executed_at[at]);
+        uint32_t slot = ring_slot(s, i);
+        at =
+            put_entry(at, shard->ring->op[slot], shard->ring->kind[slot], shard->ring->result[slot],
+                      shard->ring->hash[slot], shard->ring->executed_at[slot]);
     }
-    return end_record(&w, out, len);
+    assert(at == out + *len);
+    return RF_OK;
 }
 
 rf_status rf_codec_put_run(const struct rf_run *run, uint8_t *out, size_t cap, size_t *len)
 {
-    struct writer w = begin_record(out, cap, RF_CODEC_RUN);
-    put_raw(&w, run->tenant.bytes, sizeof(run->tenant.bytes));
-    put_u64(&w, run->run);
-    put_u8(&w, (uint8_t)run->status);
-    put_u8(&w, (uint8_t)run->config.semantics);
-    put_u8(&w, run->config.has_max_retries);
-    put_u32(&w, run->config.has_max_retries ? run->config.max_retries : 0);
-    put_u64(&w, run->config.lease_duration);
-    put_u64(&w, run->created_at);
-    put_u64(&w, run->completed_at);
-    put_u64(&w, run->root_count);
-    put_u8(&w, (uint8_t)run->ring_count);
-    for (uint32_t i = 0; i < run->ring_count; i++) {
-        uint32_t at = (run->ring_next + RF_RUN_RING - run->ring_count + i) % RF_RUN_RING;
-        put_entry(&w, run->ring.op[at], run->ring.kind[at], run->ring.result[at],
-                  run->ring.hash[at], run->ring.executed_at[at]);
+    size_t size = sizeof(run->tenant.bytes) + 8 + 3 + 4 + 4 * 8 + 1 + ENTRY_SIZE * run->ring_count;
+    uint8_t *at = put_header(out, cap, RF_CODEC_RUN, size, len);
+    if (at == NULL) {
+        return RF_BUFFER_TOO_SMALL;
     }
-    return end_record(&w, out, len);
+    at = put_raw(at, run->tenant.bytes, sizeof(run->tenant.bytes));
+    at = put_u64(at, run->run);
+    at = put_u8(at, (uint8_t)run->status);
+    at = put_u8(at, (uint8_t)run->config.semantics);
+    at = put_u8(at, run->config.has_max_retries);
+    at = put_u32(at, run->config.has_max_retries ? run->config.max_retries : 0);
+    at = put_u64(at, run->config.lease_duration);
+    at = put_u64(at, run->created_at);
+    at = put_u64(at, run->completed_at);
+    at = put_u64(at, run->root_count);
+    at = put_u8(at, (uint8_t)run->ring_count);
+    for (uint32_t i = 0; i < run->ring_count; i++) {
+        uint32_t slot = (run->ring_next + RF_RUN_RING - run->ring_count + i) % RF_RUN_RING;
+        at = put_entry(at, run->ring.op[slot], run->ring.kind[slot], run->ring.result[slot],
+                       run->ring.hash[slot], run->ring.executed_at[slot]);
+    }
+    assert(at == out + *len);
+    return RF_OK;
+}
+
+static inline size_t step_size(const struct rf_shard_step *step)
+{
+    size_t size = 3 * 8 + 2 + state_size(&step->next) + 6;
+    if ((step->changes & RF_CHANGED_CURSOR) != 0) {
+        size += cursor_size(&step->cursor);
+    }
+    if ((step->changes & RF_CHANGED_SPEC) != 0) {
+        size += spec_size(&step->spec);
+    }
+    if ((step->changes & RF_CHANGED_RING) != 0) {
+        size += ENTRY_SIZE;
+    }
+    if ((step->changes & RF_CHANGED_SPAWNED) != 0) {
+        size += 4 + 8u * step->spawned_new;
+    }
+    return size;
 }
 
 rf_status rf_codec_put_step(uint64_t shard, uint64_t version, uint64_t time,
                             const struct rf_shard_step *step, uint8_t *out, size_t cap, size_t *len)
 {
-    struct writer w = begin_record(out, cap, RF_CODEC_STEP);
     assert(step->outcome == RF_EXECUTED); /* a replay did nothing that could be recorded */
-    put_u64(&w, shard);
-    put_u64(&w, version);
-    put_u64(&w, time);
-    put_u8(&w, (uint8_t)step->event);
-    put_u8(&w, (uint8_t)step->changes);
-    put_state(&w, &step->next);
-    put_u8(&w, step->next.ring_count);
-    put_u8(&w, step->next.ring_next);
-    put_u32(&w, step->next.spawned_count);
+    uint8_t *at = put_header(out, cap, RF_CODEC_STEP, step_size(step), len);
+    if (at == NULL) {
+        return RF_BUFFER_TOO_SMALL;
+    }
+    at = put_u64(at, shard);
+    at = put_u64(at, version);
+    at = put_u64(at, time);
+    at = put_u8(at, (uint8_t)step->event);
+    at = put_u8(at, (uint8_t)step->changes);
+    at = put_state(at, &step->next);
+    at = put_u8(at, step->next.ring_count);
+    at = put_u8(at, step->next.ring_next);
+    at = put_u32(at, step->next.spawned_count);
     if ((step->changes & RF_CHANGED_CURSOR) != 0) {
-        put_cursor(&w, &step->cursor);
+        at = put_cursor(at, &step->cursor);
     }
     if ((step->changes & RF_CHANGED_SPEC) != 0) {
-        put_spec(&w, &step->spec);
+        at = put_spec(at, &step->spec);
     }
     if ((step->changes & RF_CHANGED_RING) != 0) {
         assert(step->ring_slot == rf_ring_newest(step->next.ring_next, RF_SHARD_RING));
-        put_entry(&w, step->entry.op, step->entry.kind, step->entry.result, step->entry.hash,
-                  step->entry.executed_at);
+        at = put_entry(at, step->entry.op, step->entry.kind, step->entry.result, step->entry.hash,
+                       step->entry.executed_at);
     }
     if ((step->changes & RF_CHANGED_SPAWNED) != 0) {
-        put_u32(&w, step->spawned_new);
+        at = put_u32(at, step->spawned_new);
         for (uint32_t i = 0; i < step->spawned_new; i++) {
-            put_u64(&w, step->spawned_ids[i]);
+            at = put_u64(at, step->spawned_ids[i]);
         }
     }
-    return end_record(&w, out, len);
+    assert(at == out + *len);
+    return RF_OK;
 }
 
 rf_status rf_codec_put_made(const struct rf_made_record *made, uint8_t *out, size_t cap,
                             size_t *len)
 {
-    struct writer w = begin_record(out, cap, RF_CODEC_MADE);
-    put_u64(&w, made->shard);
-    put_spec(&w, &made->spec);
-    put_cursor(&w, &made->cursor);
-    return end_record(&w, out, len);
+    size_t size = 8 + spec_size(&made->spec) + cursor_size(&made->cursor);
+    uint8_t *at = put_header(out, cap, RF_CODEC_MADE, size, len);
+    if (at == NULL) {
+        return RF_BUFFER_TOO_SMALL;
+    }
+    at = put_u64(at, made->shard);
+    at = put_spec(at, &made->spec);
+    at = put_cursor(at, &made->cursor);
+    assert(at == out + *len);
+    return RF_OK;
 }
 
 /* --- reading --- */

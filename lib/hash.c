@@ -139,6 +139,60 @@ static uint64_t feed_end(struct feed *f)
 
 #define feed_tag(f, tag) feed_raw((f), (tag), sizeof(tag) - 1)
 
+#ifdef HAVE_COMPRESS
+static inline uint8_t *lay_optional(uint8_t *at, bool present, rf_bytes b)
+{
+    *at++ = present;
+    if (present) {
+        rf_store_le32(at, (uint32_t)b.len);
+        if (b.len != 0) {
+            memcpy(at + 4, b.data, b.len);
+        }
+        at += 4 + b.len;
+    }
+    return at;
+}
+
+static inline uint64_t hash_two_blocks(const blake3_hasher *keyed, const char *tag, size_t tag_len,
+                                       const rf_cursor *c)
+{
+    uint8_t blocks[2 * BLAKE3_BLOCK_LEN] = {0};
+    uint32_t cv[8];
+    uint8_t flags = keyed->chunk.flags | CHUNK_START;
+    memcpy(blocks, tag, tag_len);
+    uint8_t *at = lay_optional(blocks + tag_len, c->key.data != NULL, c->key);
+    at = lay_optional(at, c->token.len != 0, c->token);
+    size_t len = (size_t)(at - blocks);
+    memcpy(cv, keyed->key, sizeof(cv));
+    if (len > BLAKE3_BLOCK_LEN) {
+        blake3_compress_in_place(cv, blocks, BLAKE3_BLOCK_LEN, 0, flags);
+        flags = keyed->chunk.flags;
+        blake3_compress_in_place(cv, blocks + BLAKE3_BLOCK_LEN, (uint8_t)(len - BLAKE3_BLOCK_LEN),
+                                 0, (uint8_t)(flags | CHUNK_END | ROOT));
+    } else {
+        blake3_compress_in_place(cv, blocks, (uint8_t)len, 0, (uint8_t)(flags | CHUNK_END | ROOT));
+    }
+    return cv[0] | (uint64_t)cv[1] << 32;
+}
+#endif
+
+/* The payloads of checkpoint, complete and release: a tag and a cursor. */
+static inline uint64_t hash_tagged_cursor(struct rf_hasher *hasher, const char *tag, size_t tag_len,
+                                          const rf_cursor *c)
+{
+    struct feed f;
+    feed_begin(&f, &hasher->payload);
+#ifdef HAVE_COMPRESS
+    /* Most cursors fit two blocks: lay them out without asking for room at every field. */
+    if (c->key.len + c->token.len <= 2 * BLAKE3_BLOCK_LEN - tag_len - 10) {
+        return hash_two_blocks(&hasher->payload, tag, tag_len, c);
+    }
+#endif
+    feed_raw(&f, tag, tag_len);
+    feed_cursor(&f, c);
+    return feed_end(&f);
+}
+
 void rf_hasher_init(struct rf_hasher *hasher)
 {
     blake3_hasher_init_derive_key(&hasher->payload, DOMAIN_OP_PAYLOAD);
@@ -160,29 +214,17 @@ uint64_t rf_hasher_split_id(struct rf_hasher *hasher, uint64_t run, uint64_t par
 
 uint64_t rf_hasher_checkpoint(struct rf_hasher *hasher, const rf_cursor *cursor)
 {
-    struct feed f;
-    feed_begin(&f, &hasher->payload);
-    feed_tag(&f, "checkpoint");
-    feed_cursor(&f, cursor);
-    return feed_end(&f);
+    return hash_tagged_cursor(hasher, "checkpoint", sizeof("checkpoint") - 1, cursor);
 }
 
 uint64_t rf_hasher_complete(struct rf_hasher *hasher, const rf_cursor *cursor)
 {
-    struct feed f;
-    feed_begin(&f, &hasher->payload);
-    feed_tag(&f, "complete");
-    feed_cursor(&f, cursor);
-    return feed_end(&f);
+    return hash_tagged_cursor(hasher, "complete", sizeof("complete") - 1, cursor);
 }
 
 uint64_t rf_hasher_release(struct rf_hasher *hasher, const rf_cursor *cursor)
 {
-    struct feed f;
-    feed_begin(&f, &hasher->payload);
-    feed_tag(&f, "release");
-    feed_cursor(&f, cursor);
-    return feed_end(&f);
+    return hash_tagged_cursor(hasher, "release", sizeof("release") - 1, cursor);
 }
 
 uint64_t rf_hasher_park(struct rf_hasher *hasher, rf_park_reason reason)

@@ -18,14 +18,6 @@ rf_status rf_refuse_size(rf_detail *detail, rf_status status, uint64_t size, uin
     return status;
 }
 
-bool rf_range_holds(const rf_spec *range, rf_bytes key)
-{
-    if (range->start.len != 0 && rf_bytes_compare(key, range->start) < 0) {
-        return false;
-    }
-    return range->end.len == 0 || rf_bytes_compare(key, range->end) < 0;
-}
-
 bool rf_range_upright(const rf_spec *range)
 {
     return range->start.len == 0 || range->end.len == 0 ||
@@ -53,27 +45,6 @@ rf_status rf_spec_check_sizes(const rf_spec *spec, rf_detail *detail)
     }
     if (spec->metadata.len > RF_METADATA_MAX) {
         return rf_refuse_size(detail, RF_METADATA_TOO_LARGE, spec->metadata.len, RF_METADATA_MAX);
-    }
-    return RF_OK;
-}
-
-rf_status rf_cursor_check(const rf_cursor *cursor, const rf_cursor *stored, const rf_spec *range,
-                          rf_detail *detail)
-{
-    if (cursor->key.data == NULL) {
-        return RF_MISSING_KEY;
-    }
-    if (cursor->key.len > RF_KEY_MAX) {
-        return rf_refuse_size(detail, RF_KEY_TOO_LARGE, cursor->key.len, RF_KEY_MAX);
-    }
-    if (cursor->token.len > RF_TOKEN_MAX) {
-        return rf_refuse_size(detail, RF_TOKEN_TOO_LARGE, cursor->token.len, RF_TOKEN_MAX);
-    }
-    if (stored->key.data != NULL && rf_bytes_compare(cursor->key, stored->key) < 0) {
-        return rf_refuse_size(detail, RF_CURSOR_REGRESSION, cursor->key.len, RF_KEY_MAX);
-    }
-    if (!rf_range_holds(range, cursor->key)) {
-        return rf_refuse_size(detail, RF_CURSOR_OUT_OF_BOUNDS, cursor->key.len, RF_KEY_MAX);
     }
     return RF_OK;
 }

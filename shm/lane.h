@@ -14,6 +14,8 @@
 #define RF_LANE_H
 
 #include "actor.h"
+#include "point.h"
+#include "seq.h"
 
 enum rf_lane_kind {
     RF_LANE_FILLER = 1, /* nothing, to the end of the ring */
@@ -55,15 +57,84 @@ struct rf_lane_draft {
     uint32_t units;
 };
 
+static inline uint8_t *rf_lane_unit(const struct rf_map *map, uint8_t *lane, uint64_t position)
+{
+    return lane + (position & (map->header->lane_units - 1)) * RF_LINE;
+}
+
 /* Room for a record with a body of up to `bytes`. Nothing visible changes but the head. */
-void rf_lane_begin(struct rf_actor *actor, size_t bytes, struct rf_lane_draft *draft);
+static inline void rf_lane_begin(struct rf_actor *actor, size_t bytes, struct rf_lane_draft *draft)
+{
+    struct rf_lane_head *lane = &actor->me->lane;
+    uint64_t ring = actor->map->header->lane_units;
+    uint64_t need = 1 + (bytes + RF_LINE - 1) / RF_LINE;
+    uint64_t end = atomic_load_explicit(&lane->end, memory_order_relaxed);
+    uint64_t rest = ring - (end & (ring - 1));
+    assert(2 * need <= ring);
+
+    draft->filler = need > rest ? (uint32_t)rest : 0;
+    draft->offset = (uint32_t)end & RF_LANE_OFFSET_MASK;
+    uint64_t head = end + draft->filler + need;
+    head = head > ring ? head - ring : 0;
+    if (head > atomic_load_explicit(&lane->head, memory_order_relaxed)) {
+        /* Readers that find the old head again after reading have read whole records. */
+        atomic_store_explicit(&lane->head, head, memory_order_relaxed);
+        atomic_thread_fence(memory_order_release);
+        RF_POINT("lane.head");
+    }
+    if (draft->filler != 0) {
+        struct rf_lane_record filler = {.units = draft->filler, .kind = RF_LANE_FILLER};
+        rf_words_store(rf_lane_unit(actor->map, actor->lane, end), &filler, sizeof(filler));
+    }
+    draft->record = (void *)rf_lane_unit(actor->map, actor->lane, end + draft->filler);
+    draft->body = (uint8_t *)(draft->record + 1);
+}
 
 /* Fixes the record's size and header, except for the epoch. */
-void rf_lane_finish(struct rf_actor *actor, struct rf_lane_draft *draft, enum rf_lane_kind kind,
-                    size_t bytes, uint64_t stamp);
+static inline void rf_lane_finish(struct rf_actor *actor, struct rf_lane_draft *draft,
+                                  enum rf_lane_kind kind, size_t bytes, uint64_t stamp)
+{
+    struct rf_lane_head *lane = &actor->me->lane;
+    draft->units = (uint32_t)(1 + (bytes + RF_LINE - 1) / RF_LINE);
+    draft->record->units = draft->units;
+    draft->record->kind = (uint16_t)kind;
+    draft->record->stamp = stamp;
+    draft->record->sequence = atomic_load_explicit(&lane->sequence, memory_order_relaxed);
+    draft->record->body_bytes = (uint32_t)bytes;
+}
+
+/* Where others may raise the epoch: by compare-and-swap, until it has an epoch that is open. */
+uint64_t rf_lane_commit_sealed(struct rf_actor *actor, struct rf_lane_draft *draft, uint32_t moved);
 
 /* The commit. Returns the record's epoch. */
-uint64_t rf_lane_commit(struct rf_actor *actor, struct rf_lane_draft *draft);
+static inline uint64_t rf_lane_commit(struct rf_actor *actor, struct rf_lane_draft *draft)
+{
+    const struct rf_header *h = actor->map->header;
+    struct rf_lane_head *lane = &actor->me->lane;
+    uint32_t moved = (draft->offset + draft->filler + draft->units) & RF_LANE_OFFSET_MASK;
+    uint64_t epoch;
+    if (h->sealing == 0) {
+        /* Nobody else writes the word, so a store does. release: the record and the redo image are
+         * there for whoever sees the offset moved (rf_reap_if_dead). */
+        epoch = 1;
+        draft->record->epoch = epoch;
+        RF_POINT("lane.before_commit");
+        atomic_store_explicit(&lane->word, epoch << RF_LANE_OFFSET_BITS | moved,
+                              memory_order_release);
+    } else {
+        epoch = rf_lane_commit_sealed(actor, draft, moved);
+    }
+    RF_POINT("lane.committed");
+    lane->stamp = draft->record->stamp;
+    atomic_store_explicit(&lane->sequence, draft->record->sequence + 1, memory_order_relaxed);
+    /* release: who sees this end sees the records below it. Follows the commit, so a member that
+     * died in between has an end that lags; the next generation takes it from the lane word. */
+    atomic_store_explicit(&lane->end,
+                          atomic_load_explicit(&lane->end, memory_order_relaxed) + draft->filler +
+                              draft->units,
+                          memory_order_release);
+    return epoch;
+}
 
 /* The record that an operation prepared at `offset` wrote, skipping a filler; NULL if what lies
  * there can't be one. For the reaper of its owner. */

@@ -339,6 +339,7 @@ struct rf_header {
     uint32_t mode;
     uint32_t max_members;
     uint32_t slot_count;
+    uint32_t sealing; /* others may raise the epoch in a lane word: there is a log */
 
     struct rf_section roster RF_ALIGNED(RF_LINE);
     struct rf_section slots;

@@ -139,7 +139,7 @@ rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t r
         /* Hints come from leases. Whether the shard is visible need not be asked: a lease that fits
          * was granted when it was, and one that does not is refused by its fence. */
         if (is_shard(op, tenant, run, shard)) {
-            return rf_rec_view(op->map, rec, op->run, &op->view, detail);
+            return rf_rec_view(op->map, rec, op->run, tenant, &op->view, detail);
         }
         unlock_shard(op);
     }
@@ -160,7 +160,7 @@ rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t r
         unlock_shard(op); /* purged meanwhile */
         return RF_NOT_FOUND;
     }
-    return rf_rec_view(op->map, op->rec, op->run, &op->view, detail);
+    return rf_rec_view(op->map, op->rec, op->run, tenant, &op->view, detail);
 }
 
 rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uint32_t shard_slot,
@@ -181,7 +181,7 @@ rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uin
         return RF_OK;
     }
     *gone = false;
-    return rf_rec_view(op->map, rec, op->run, &op->view, detail);
+    return rf_rec_view(op->map, rec, op->run, &op->run->tenant, &op->view, detail);
 }
 
 rf_status rf_op_lock_run(struct rf_op *op, rf_status if_gone, rf_detail *detail)
@@ -541,6 +541,13 @@ rf_status rf_op_execute(struct rf_op *op, uint64_t now, uint32_t bound, rf_detai
     rf_lane_begin(op->actor, step_bytes_max(&op->step), &op->draft);
     write_lane(op, now, (uint16_t)op->step.event);
     announce(op);
+    if (d->redo == RF_REDO_SHARD && !op->taking) {
+        /* Nothing but the record: the same as rf_apply does, without its questions. */
+        uint64_t epoch = rf_lane_commit(op->actor, &op->draft);
+        rf_rec_write(op->map, op->rec, d, &op->step, epoch, op->draft.record->stamp);
+        set_idle(op);
+        return RF_OK;
+    }
     struct rf_applied applied = {.step = &op->step};
     rf_op_commit(op, &applied);
     return RF_OK;

@@ -55,6 +55,16 @@ static inline void rf_prefetch_rec(const struct rf_map *map, uint64_t hint)
     }
 }
 
+/* The lines of the lane that the next record will be written to. */
+static inline void rf_prefetch_lane(const struct rf_actor *actor)
+{
+    uint64_t end = atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed);
+    const uint8_t *at = rf_lane_unit(actor->map, actor->lane, end);
+    for (size_t i = 0; i < 5; i++) {
+        __builtin_prefetch(at + i * RF_LINE, 1);
+    }
+}
+
 /* --- stages --- */
 
 void rf_op_begin(struct rf_op *op, struct rf_actor *actor);

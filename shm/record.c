@@ -7,66 +7,27 @@
 #include "seq.h"
 #include "slab.h"
 
-/* --- seen by the lock holder --- */
-
-/* Where the cursor's and the spec's bytes are: key then token; start, end, metadata. */
-static const uint8_t *bytes_of(const struct rf_map *map, const uint8_t *inside, size_t room,
-                               const struct rf_block_ref *ref, size_t len)
-{
-    if (len <= room) {
-        return inside;
-    }
-    return ref->bytes >= len ? rf_slab_bytes(map, ref) : NULL;
-}
-
-static bool lengths_ok(const struct rf_rec_body *b)
-{
-    return b->key_len <= RF_KEY_MAX && b->token_len <= RF_TOKEN_MAX && b->start_len <= RF_KEY_MAX &&
-           b->end_len <= RF_KEY_MAX && b->meta_len <= RF_METADATA_MAX &&
-           b->state.spawned_count <= RF_SPAWNED_MAX && b->state.ring_count <= RF_SHARD_RING &&
-           b->state.ring_next < RF_SHARD_RING;
-}
-
-static void cut_spec(const struct rf_rec_body *b, const uint8_t *at, rf_spec *spec)
-{
-    spec->start = rf_bytes_of(at, b->start_len);
-    spec->end = rf_bytes_of(at + b->start_len, b->end_len);
-    spec->metadata = rf_bytes_of(at + b->start_len + b->end_len, b->meta_len);
-}
-
-static void cut_cursor(const struct rf_rec_body *b, const uint8_t *at, rf_cursor *cursor)
-{
-    cursor->key = b->has_key != 0 ? rf_bytes_of(at, b->key_len) : rf_bytes_none();
-    cursor->token =
-        b->token_len != 0 ? rf_bytes_of(at + b->key_len, b->token_len) : rf_bytes_none();
-}
-
-rf_status rf_rec_view(const struct rf_map *map, const struct rf_rec *rec,
-                      const struct rf_runrec *run, struct rf_shard *view, rf_detail *detail)
+rf_status rf_rec_view_outside(const struct rf_map *map, const struct rf_rec *rec,
+                              struct rf_shard *view, rf_detail *detail)
 {
     const struct rf_rec_body *b = &rec->body;
     const uint8_t *cursor = NULL, *spec = NULL, *spawned = NULL;
-    if (lengths_ok(b)) {
-        cursor = bytes_of(map, rec->cursor_bytes, RF_CURSOR_INLINE, &b->cursor_ref,
-                          (size_t)b->key_len + b->token_len);
-        spec = bytes_of(map, rec->spec_bytes, RF_SPEC_INLINE, &b->spec_ref,
-                        (size_t)b->start_len + b->end_len + b->meta_len);
+    if (rf_rec_lengths_ok(b)) {
+        cursor = rf_rec_bytes(map, rec->cursor_bytes, RF_CURSOR_INLINE, &b->cursor_ref,
+                              (size_t)b->key_len + b->token_len);
+        spec = rf_rec_bytes(map, rec->spec_bytes, RF_SPEC_INLINE, &b->spec_ref,
+                            (size_t)b->start_len + b->end_len + b->meta_len);
         spawned = b->state.spawned_count == 0
                       ? rec->spec_bytes
-                      : bytes_of(map, NULL, 0, &b->spawned_ref, b->state.spawned_count * 8u);
+                      : rf_rec_bytes(map, NULL, 0, &b->spawned_ref, b->state.spawned_count * 8u);
     }
     if (cursor == NULL || spec == NULL || spawned == NULL) {
-        return rf_refuse(detail, RF_CORRUPT, 0, "the record in shard slot %u of run slot %u",
+        return rf_refuse(detail, RF_CORRUPT, 0, "the record at position %u of run slot %u",
                          rec->position, rec->run_slot);
     }
-    view->tenant = &run->tenant;
-    view->run = run->run;
-    view->shard = rec->shard;
-    view->state = &b->state;
-    view->ring = &rec->ring;
     view->spawned = (const uint64_t *)(const void *)spawned;
-    cut_spec(b, spec, &view->spec);
-    cut_cursor(b, cursor, &view->cursor);
+    rf_rec_cut_spec(b, spec, &view->spec);
+    rf_rec_cut_cursor(b, cursor, &view->cursor);
     return RF_OK;
 }
 
@@ -91,14 +52,15 @@ static void copy_identity(const struct rf_rec *rec, struct rf_rec_copy *copy)
 static bool copy_bytes(const struct rf_map *map, const struct rf_rec *rec, struct rf_rec_copy *copy)
 {
     const struct rf_rec_body *b = &copy->body;
-    if (!lengths_ok(b)) {
+    if (!rf_rec_lengths_ok(b)) {
         return false;
     }
     size_t cursor_len = (size_t)b->key_len + b->token_len;
     size_t spec_len = (size_t)b->start_len + b->end_len + b->meta_len;
     const uint8_t *cursor =
-        bytes_of(map, rec->cursor_bytes, RF_CURSOR_INLINE, &b->cursor_ref, cursor_len);
-    const uint8_t *spec = bytes_of(map, rec->spec_bytes, RF_SPEC_INLINE, &b->spec_ref, spec_len);
+        rf_rec_bytes(map, rec->cursor_bytes, RF_CURSOR_INLINE, &b->cursor_ref, cursor_len);
+    const uint8_t *spec =
+        rf_rec_bytes(map, rec->spec_bytes, RF_SPEC_INLINE, &b->spec_ref, spec_len);
     if (cursor == NULL || spec == NULL) {
         return false;
     }
@@ -107,7 +69,7 @@ static bool copy_bytes(const struct rf_map *map, const struct rf_rec *rec, struc
     rf_bytes_load(copy->spec, spec, spec_len);
     if (b->state.spawned_count != 0) {
         const uint8_t *spawned =
-            bytes_of(map, NULL, 0, &b->spawned_ref, b->state.spawned_count * 8u);
+            rf_rec_bytes(map, NULL, 0, &b->spawned_ref, b->state.spawned_count * 8u);
         if (spawned == NULL) {
             return false;
         }
@@ -159,8 +121,8 @@ static rf_status read_record(struct rf_map *map, struct rf_actor *actor, struct 
         copy->view.state = &copy->body.state;
         copy->view.ring = &copy->ring;
         copy->view.spawned = copy->spawned;
-        cut_spec(&copy->body, copy->spec, &copy->view.spec);
-        cut_cursor(&copy->body, copy->cursor, &copy->view.cursor);
+        rf_rec_cut_spec(&copy->body, copy->spec, &copy->view.spec);
+        rf_rec_cut_cursor(&copy->body, copy->cursor, &copy->view.cursor);
     }
     return RF_OK;
 }
@@ -208,6 +170,10 @@ static void store_run_of(uint8_t *to, const rf_bytes *parts, unsigned count)
 
 static void store_cursor(uint8_t *to, const rf_cursor *c)
 {
+    if (c->token.len == 0) {
+        rf_bytes_store(to, c->key.data, c->key.len);
+        return;
+    }
     const rf_bytes parts[2] = {c->key, c->token};
     store_run_of(to, parts, 2);
 }

@@ -4,11 +4,71 @@
 
 #include "actor.h"
 #include "codec.h"
+#include "slab.h"
 
-/* The record as the transitions see it; the bytes stay where they are. The caller holds the lock.
- * RF_CORRUPT if a length or a reference in it can't be. */
-rf_status rf_rec_view(const struct rf_map *map, const struct rf_rec *rec,
-                      const struct rf_runrec *run, struct rf_shard *view, rf_detail *detail);
+/* --- seen by the lock holder --- */
+
+/* Where the cursor's and the spec's bytes are: key then token; start, end, metadata. */
+static inline const uint8_t *rf_rec_bytes(const struct rf_map *map, const uint8_t *inside,
+                                          size_t room, const struct rf_block_ref *ref, size_t len)
+{
+    if (len <= room) {
+        return inside;
+    }
+    return ref->bytes >= len ? rf_slab_bytes(map, ref) : NULL;
+}
+
+static inline bool rf_rec_lengths_ok(const struct rf_rec_body *b)
+{
+    return b->key_len <= RF_KEY_MAX && b->token_len <= RF_TOKEN_MAX && b->start_len <= RF_KEY_MAX &&
+           b->end_len <= RF_KEY_MAX && b->meta_len <= RF_METADATA_MAX &&
+           b->state.spawned_count <= RF_SPAWNED_MAX && b->state.ring_count <= RF_SHARD_RING &&
+           b->state.ring_next < RF_SHARD_RING;
+}
+
+static inline void rf_rec_cut_spec(const struct rf_rec_body *b, const uint8_t *at, rf_spec *spec)
+{
+    spec->start = rf_bytes_of(at, b->start_len);
+    spec->end = rf_bytes_of(at + b->start_len, b->end_len);
+    spec->metadata = rf_bytes_of(at + b->start_len + b->end_len, b->meta_len);
+}
+
+static inline void rf_rec_cut_cursor(const struct rf_rec_body *b, const uint8_t *at,
+                                     rf_cursor *cursor)
+{
+    cursor->key = b->has_key != 0 ? rf_bytes_of(at, b->key_len) : rf_bytes_none();
+    cursor->token =
+        b->token_len != 0 ? rf_bytes_of(at + b->key_len, b->token_len) : rf_bytes_none();
+}
+
+/* The view of a record some of whose bytes are elsewhere. */
+rf_status rf_rec_view_outside(const struct rf_map *map, const struct rf_rec *rec,
+                              struct rf_shard *view, rf_detail *detail);
+
+/* The record as the transitions see it; the bytes stay where they are. The caller holds the lock and
+ * has compared the tenant. RF_CORRUPT if a length or a reference in it can't be. */
+static inline rf_status rf_rec_view(const struct rf_map *map, const struct rf_rec *rec,
+                                    const struct rf_runrec *run, const rf_tenant *tenant,
+                                    struct rf_shard *view, rf_detail *detail)
+{
+    const struct rf_rec_body *b = &rec->body;
+    size_t cursor = (size_t)b->key_len + b->token_len;
+    size_t spec = (size_t)b->start_len + b->end_len + b->meta_len;
+    view->tenant = tenant;
+    view->run = run->run;
+    view->shard = rec->shard;
+    view->state = &b->state;
+    view->ring = &rec->ring;
+    view->spawned = NULL;
+    /* Lengths that fit the record need no further look. */
+    if (cursor > RF_CURSOR_INLINE || spec > RF_SPEC_INLINE || b->state.spawned_count != 0 ||
+        b->state.ring_count > RF_SHARD_RING || b->state.ring_next >= RF_SHARD_RING) {
+        return rf_rec_view_outside(map, rec, view, detail);
+    }
+    rf_rec_cut_spec(b, rec->spec_bytes, &view->spec);
+    rf_rec_cut_cursor(b, rec->cursor_bytes, &view->cursor);
+    return RF_OK;
+}
 
 /* A consistent copy without a lock. The view points into the copy. */
 struct rf_rec_copy {

@@ -202,6 +202,7 @@ rf_status rf_shm_checkpoint(rf_store *store, uint64_t now, const rf_tenant *tena
     rf_detail *detail = fresh_detail(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint); /* it comes while the payload is hashed */
+    rf_prefetch_lane(&h->actor);
     call.hash = rf_hasher_checkpoint(&h->actor.hasher, cursor);
     rf_status status = open_leased(&op, h, &call, detail);
     if (status == RF_OK) {
