@@ -309,10 +309,7 @@ rf_status rf_shm_claim(rf_store *store, uint64_t now, const rf_tenant *tenant, u
                         .flags = flags,
                         .grant = grant,
                         .result = result};
-    if (result != NULL) {
-        rf_detail_clear(&result->detail);
-        result->has_event = false;
-    }
+    rf_detail_fresh(result);
     rf_status status = now == 0 ? RF_INVALID_TIME : attempt_cooled(&a, run);
     if (status == RF_NONE_AVAILABLE && timeout != 0 && h->clock == NULL) {
         status = wait_and_claim(&a, run, timeout);

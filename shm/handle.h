@@ -31,10 +31,26 @@ static inline uint64_t rf_handle_now(const struct rf_handle *h)
     return h->clock != NULL ? h->clock(h->clock_context) : rf_region_now(h->map);
 }
 
-/* The detail to fill in, cleared, if the caller wants one. */
+/* The detail to fill in, if the caller wants one. */
 static inline rf_detail *rf_detail_of(rf_result *result)
 {
     return result == NULL ? NULL : &result->detail;
+}
+
+/* The same at the start of a call: nothing of the last call's is left in it. Field by field, because
+ * all of `where` would cost more than the rest of a renewal. */
+static inline rf_detail *rf_detail_fresh(rf_result *result)
+{
+    if (result != NULL) {
+        rf_detail *d = &result->detail;
+        result->has_event = false;
+        d->size = d->limit = d->index = d->shard = d->deadline = d->retry_after = 0;
+        d->pid = 0;
+        d->os_error = 0;
+        d->has_index = false;
+        d->where[0] = 0;
+    }
+    return rf_detail_of(result);
 }
 
 /* Counts a call and passes its status on. */

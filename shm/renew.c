@@ -63,7 +63,7 @@ rf_status rf_shm_renew(rf_store *store, uint64_t now, const rf_tenant *tenant, r
     struct rf_handle *h = rf_handle_of(store);
     struct rf_renewal renewal;
     rf_status status =
-        rf_renew_lease(&h->actor, tenant, lease, now, &renewal, rf_detail_of(result));
+        rf_renew_lease(&h->actor, tenant, lease, now, &renewal, rf_detail_fresh(result));
     if (status == RF_OK) {
         lease->deadline = renewal.deadline;
         if (result != NULL) {

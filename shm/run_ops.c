@@ -12,15 +12,6 @@
 #include "seq.h"
 #include "sweep.h"
 
-static rf_detail *fresh_detail(rf_result *result)
-{
-    if (result != NULL) {
-        rf_detail_clear(&result->detail);
-        result->has_event = false;
-    }
-    return rf_detail_of(result);
-}
-
 static rf_status finish(struct rf_op *op, rf_op_class class, rf_status status,
                         const struct rf_run_step *step, uint64_t now, rf_result *result)
 {
@@ -238,7 +229,7 @@ rf_status rf_shm_create_run(rf_store *store, uint64_t now, const rf_tenant *tena
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
     struct rf_run_step step;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     const struct rf_call call = {.tenant = tenant, .now = now};
     uint64_t hash = rf_index_hash_run(h->map, tenant, run);
     uint32_t slot;
@@ -385,7 +376,7 @@ rf_status rf_shm_take_shards(rf_store *store, uint64_t now, const rf_tenant *ten
     struct rf_op op;
     struct rf_run_step step;
     struct manifest_room room = {0};
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .op = op_id};
     struct rf_manifest m = {.shards = shards, .count = count};
     uint64_t hash = rf_index_hash_run(h->map, tenant, run);
@@ -428,7 +419,7 @@ rf_status rf_shm_end_run(rf_store *store, uint64_t now, const rf_tenant *tenant,
     struct rf_op op;
     struct rf_run loaded;
     struct rf_run_step step;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .op = op_id};
     call.hash = rf_hasher_run_op(&h->actor.hasher, kind);
     rf_op_begin(&op, &h->actor);
@@ -485,7 +476,7 @@ rf_status rf_shm_purge_run(rf_store *store, uint64_t now, const rf_tenant *tenan
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
     struct rf_run loaded;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     rf_op_begin(&op, &h->actor);
     rf_status status = now == 0 ? RF_INVALID_TIME : open_run(&op, tenant, run, &loaded, detail);
     if (status == RF_OK && !rf_run_is_terminal(loaded.status)) {

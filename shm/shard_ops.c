@@ -5,20 +5,6 @@
 #include "range.h"
 #include "renew.h"
 
-static rf_detail *fresh_detail(rf_result *result)
-{
-    if (result != NULL) {
-        result->has_event = false;
-        result->detail.has_index = false;
-        result->detail.where[0] = 0;
-        result->detail.size = result->detail.limit = result->detail.index = 0;
-        result->detail.shard = result->detail.deadline = result->detail.retry_after = 0;
-        result->detail.pid = 0;
-        result->detail.os_error = 0;
-    }
-    return rf_detail_of(result);
-}
-
 /* Unlocks, counts, and tells the caller what there is to tell. */
 static rf_status finish(struct rf_op *op, rf_op_class class, rf_status status, uint64_t now,
                         rf_result *result)
@@ -165,7 +151,7 @@ rf_status rf_shm_acquire(rf_store *store, uint64_t now, const rf_tenant *tenant,
 {
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     rf_op_begin(&op, &h->actor);
     if (now == 0) {
         return finish(&op, RF_CLASS_ACQUIRE, RF_INVALID_TIME, now, result);
@@ -199,7 +185,7 @@ rf_status rf_shm_checkpoint(rf_store *store, uint64_t now, const rf_tenant *tena
 {
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint); /* it comes while the payload is hashed */
     rf_prefetch_lane(&h->actor);
@@ -220,7 +206,7 @@ rf_status rf_shm_complete(rf_store *store, uint64_t now, const rf_tenant *tenant
 {
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint);
     call.hash = rf_hasher_complete(&h->actor.hasher, cursor);
@@ -239,7 +225,7 @@ rf_status rf_shm_park(rf_store *store, uint64_t now, const rf_tenant *tenant, co
 {
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     if (now != 0 && (unsigned)reason > RF_PARK_OTHER) {
         rf_op_begin(&op, &h->actor);
@@ -262,7 +248,7 @@ rf_status rf_shm_release(rf_store *store, uint64_t now, const rf_tenant *tenant,
 {
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint);
     call.hash = rf_hasher_release(&h->actor.hasher, cursor);
@@ -281,7 +267,7 @@ rf_status rf_shm_unpark(rf_store *store, uint64_t now, const rf_tenant *tenant, 
 {
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .op = op_id};
     call.hash = rf_hasher_unpark(&h->actor.hasher, run, shard);
     rf_op_begin(&op, &h->actor);
@@ -363,7 +349,7 @@ rf_status rf_shm_split_replace(rf_store *store, uint64_t now, const rf_tenant *t
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
     struct rf_env env;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     call.hash = rf_hasher_split_replace(&h->actor.hasher, children, count);
     rf_status status = open_leased(&op, h, &call, detail);
@@ -391,7 +377,7 @@ rf_status rf_shm_split_residual(rf_store *store, uint64_t now, const rf_tenant *
     struct rf_handle *h = rf_handle_of(store);
     struct rf_op op;
     struct rf_env env;
-    rf_detail *detail = fresh_detail(result);
+    rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     call.hash = rf_hasher_split_residual(&h->actor.hasher, parent_new, residual);
     rf_status status = open_leased(&op, h, &call, detail);
