@@ -530,9 +530,13 @@ rf_status rf_op_execute(struct rf_op *op, uint64_t now, uint32_t bound, rf_detai
     if (changes_run(op)) {
         const struct rf_shard_state *next = &op->step.next;
         bool leased = (next->flags & RF_SHARD_LEASED) != 0;
-        recount(op, next->status == RF_SHARD_ACTIVE && !leased);
-        if (leased != ((op->view.state->flags & RF_SHARD_LEASED) != 0) ||
-            op->view.state->fence != next->fence) {
+        bool same_lease = leased == ((op->view.state->flags & RF_SHARD_LEASED) != 0) &&
+                          op->view.state->fence == next->fence;
+        /* A lease that goes on and that somebody with a later clock has listed as expired stays
+         * listed: the sweep has put its deadline out of its mind. */
+        recount(op, same_lease && leased ? op->rec->body.listed != 0
+                                         : next->status == RF_SHARD_ACTIVE && !leased);
+        if (!same_lease) {
             d->redo |= RF_REDO_BOUND;
             d->bound = leased ? bound : 0;
             d->deadline_hint = leased ? next->deadline : RF_NO_DEADLINE;
