@@ -63,6 +63,7 @@ static int program(int argc, char **argv)
     measure_ops(&farm);
     measure_bulk(&farm);
     farm_close(&farm);
+    bench_print_quiet(stdout, &options);
     return options.check && missed ? 1 : 0;
 }
 

@@ -153,6 +153,20 @@ void bench_print(FILE *out, const struct bench_options *options, const char *ben
     bench_print_rows(out, options, bench, reference, cases, count);
 }
 
+void bench_print_quiet(FILE *out, const struct bench_options *options)
+{
+    struct bench_quiet quiet = bench_quiet();
+    if (!options->json && quiet.part < 0.5) {
+        fprintf(
+            out,
+            "only %.0f %% of the samples were quiet (canary %.0f ns): others were using this core\n",
+            100 * quiet.part, quiet.canary_ns);
+    } else if (!options->json) {
+        fprintf(out, "%.0f %% of the samples were quiet (canary %.0f ns)\n", 100 * quiet.part,
+                quiet.canary_ns);
+    }
+}
+
 int bench_status(const struct bench_options *options, const struct bench_case *cases,
                  uint32_t count)
 {

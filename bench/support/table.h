@@ -33,6 +33,9 @@ void bench_print_rows(FILE *out, const struct bench_options *options, const char
 void bench_print(FILE *out, const struct bench_options *options, const char *bench,
                  const char *reference, const struct bench_case *cases, uint32_t count);
 
+/* How quiet the machine was, in a line; nothing with --json. */
+void bench_print_quiet(FILE *out, const struct bench_options *options);
+
 /* The exit status of the program: how the goals were met counts only if --check asked for it. */
 int bench_status(const struct bench_options *options, const struct bench_case *cases,
                  uint32_t count);

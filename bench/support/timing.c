@@ -1,6 +1,7 @@
 #include "timing.h"
 
 #include <assert.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
@@ -77,38 +78,111 @@ static double ns_of_one(const struct bench_case *c)
     return (double)sample(c) / (double)(c->n * per);
 }
 
+/* --- the canary --- */
+
+#define CANARY_STEPS 2000u
+#define CANARY_SLACK 1.08
+#define QUIET_MIN    5u
+
+static double canary_best = INFINITY;
+static uint64_t samples_all, samples_quiet;
+
+/* Eight chains of additions that do not wait for each other. */
+static double canary(void)
+{
+    uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6, g = 7, h = 8;
+    uint64_t start = bench_now();
+    for (uint32_t i = 0; i < CANARY_STEPS; i++) {
+        a += i, b += a, c ^= i, d += c, e ^= i, f += e, g += i, h ^= g;
+        __asm__ volatile(""
+                         : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g), "+r"(h));
+    }
+    double took = (double)(bench_now() - start);
+    canary_best = took < canary_best ? took : canary_best;
+    return took;
+}
+
+struct bench_quiet bench_quiet(void)
+{
+    return (struct bench_quiet){
+        .canary_ns = canary_best,
+        .part = samples_all == 0 ? 1 : (double)samples_quiet / (double)samples_all,
+    };
+}
+
+/* --- rounds --- */
+
+struct round {
+    double ns;
+    double ratio;
+    double noise; /* what the canary took */
+};
+
+static int by_noise(const void *a, const void *b)
+{
+    double x = ((const struct round *)a)->noise, y = ((const struct round *)b)->noise;
+    return (x > y) - (x < y);
+}
+
 /* The reference is sampled again next to each sample of each case, so that a round's ratio is of two
  * neighbours in time. */
-static void measure_one(const struct bench_case *reference, struct bench_case *c, double *ns,
-                        double *ratio)
+static struct round measure_one(const struct bench_case *reference, const struct bench_case *c)
 {
-    prepare(c);
+    struct round r;
+    prepare(reference);
+    if (c != reference) {
+        prepare(c);
+    }
+    double before = canary();
     double base = ns_of_one(reference);
-    *ns = c == reference ? base : ns_of_one(c);
-    *ratio = *ns / base;
+    r.ns = c == reference ? base : ns_of_one(c);
+    r.ratio = r.ns / base;
+    double after = canary();
+    r.noise = before > after ? before : after;
+    return r;
+}
+
+/* Of the quiet rounds; if they are too few, of the quietest. */
+static void conclude(struct bench_case *c, struct round *rounds, uint32_t count)
+{
+    double *values = calloc(count, sizeof(*values));
+    uint32_t quiet = 0, least = count < QUIET_MIN ? count : QUIET_MIN;
+    assert(values != NULL);
+    qsort(rounds, count, sizeof(*rounds), by_noise);
+    while (quiet < count && rounds[quiet].noise <= CANARY_SLACK * canary_best) {
+        quiet++;
+    }
+    samples_all += count;
+    samples_quiet += quiet;
+    quiet = quiet < least ? least : quiet;
+    for (uint32_t i = 0; i < quiet; i++) {
+        values[i] = rounds[i].ratio;
+    }
+    c->ratio = bench_quantile(values, quiet, 0.5);
+    for (uint32_t i = 0; i < quiet; i++) {
+        values[i] = rounds[i].ns;
+    }
+    bench_summarize(c, values, quiet);
+    free(values);
 }
 
 void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds)
 {
     assert(count != 0 && rounds % 2 == 1);
-    double *ns = calloc((size_t)count * rounds, sizeof(*ns));
-    double *ratio = calloc((size_t)count * rounds, sizeof(*ratio));
-    assert(ns != NULL && ratio != NULL);
+    struct round *all = calloc((size_t)count * rounds, sizeof(*all));
+    assert(all != NULL);
     for (uint32_t i = 0; i < count; i++) {
         choose_n(&cases[i]);
     }
     for (uint32_t round = 0; round < rounds; round++) {
         for (uint32_t i = 0; i < count; i++) {
-            size_t at = (size_t)i * rounds + round;
-            measure_one(&cases[0], &cases[i], &ns[at], &ratio[at]);
+            all[(size_t)i * rounds + round] = measure_one(&cases[0], &cases[i]);
         }
     }
     for (uint32_t i = 0; i < count; i++) {
-        bench_summarize(&cases[i], &ns[(size_t)i * rounds], rounds);
-        cases[i].ratio = bench_quantile(&ratio[(size_t)i * rounds], rounds, 0.5);
+        conclude(&cases[i], &all[(size_t)i * rounds], rounds);
     }
-    free(ns);
-    free(ratio);
+    free(all);
 }
 
 bool bench_met(const struct bench_case *c)

@@ -5,6 +5,11 @@
  * after round, so that whatever slows the machine for a while slows all of them; a sample takes a
  * fraction of a millisecond, so that most samples run undisturbed; and the median of the rounds is
  * reported. A ratio is the median of the rounds' own ratios, each of two samples in a row.
+ *
+ * A neighbour on the same core, in another virtual machine perhaps, slows code that keeps the core's
+ * units busy far more than a chain of dependent steps such as a hash, and so changes even ratios. A
+ * canary, which does nothing but keep them busy, runs before and after every sample; only rounds in
+ * which it was about as fast as ever count.
  */
 #ifndef RF_BENCH_TIMING_H
 #define RF_BENCH_TIMING_H
@@ -52,6 +57,13 @@ struct bench_case {
     double high;  /* */
     double ratio; /* to the first case; 0: there is none */
 };
+
+/* How fast the canary was at its fastest, ns, and which part of the samples was quiet. */
+struct bench_quiet {
+    double canary_ns;
+    double part;
+};
+struct bench_quiet bench_quiet(void);
 
 /* Measures all cases; the first is what the others are compared to. rounds is odd. */
 void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds);
