@@ -60,9 +60,13 @@ static int program(int argc, char **argv)
 
     farm_open(&farm, "main", 4 * SHARDS, false);
     measure_held(&farm);
+    measure_pair(&farm);
+    measure_calls(&farm);
     measure_ops(&farm);
     measure_bulk(&farm);
     farm_close(&farm);
+    measure_kill();
+    measure_growth();
     bench_print_quiet(stdout, &options);
     return options.check && missed ? 1 : 0;
 }

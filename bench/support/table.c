@@ -101,9 +101,10 @@ static void print_json(FILE *out, const char *bench, const char *reference,
 
 static void print_row(FILE *out, const struct bench_case *c)
 {
-    fprintf(out, "%-44s %11.1f", c->name, c->value);
+    int digits = c->unit != NULL && c->value != 0 && c->value < 100 ? 3 : 1;
+    fprintf(out, "%-44s %11.*f", c->name, digits, c->value);
     if (c->high != 0) {
-        fprintf(out, " %11.1f %11.1f", c->low, c->high);
+        fprintf(out, " %11.*f %11.*f", digits, c->low, digits, c->high);
     } else {
         fprintf(out, " %11s %11s", "", "");
     }
@@ -113,7 +114,7 @@ static void print_row(FILE *out, const struct bench_case *c)
         fprintf(out, " %9s", "");
     }
     if (c->kind != BENCH_NO_GOAL) {
-        fprintf(out, "  %2s %.2f  %s", goal_sign(c->kind), c->goal,
+        fprintf(out, "  %2s %.4g  %s", goal_sign(c->kind), c->goal,
                 bench_met(c) ? "met" : "NOT MET");
     }
     if (c->unit != NULL || c->ratio_to != NULL) {
@@ -156,12 +157,15 @@ void bench_print(FILE *out, const struct bench_options *options, const char *ben
 void bench_print_quiet(FILE *out, const struct bench_options *options)
 {
     struct bench_quiet quiet = bench_quiet();
-    if (!options->json && quiet.part < 0.5) {
+    if (options->json || quiet.samples == 0) {
+        return;
+    }
+    if (quiet.part < 0.5) {
         fprintf(
             out,
             "only %.0f %% of the samples were quiet (canary %.0f ns): others were using this core\n",
             100 * quiet.part, quiet.canary_ns);
-    } else if (!options->json) {
+    } else {
         fprintf(out, "%.0f %% of the samples were quiet (canary %.0f ns)\n", 100 * quiet.part,
                 quiet.canary_ns);
     }

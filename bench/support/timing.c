@@ -15,17 +15,50 @@ uint64_t bench_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* --- cores --- */
+
+static cpu_set_t *allowed(void)
+{
+    static cpu_set_t set;
+    static bool known;
+    if (!known) {
+        known = sched_getaffinity(0, sizeof(set), &set) == 0;
+    }
+    return &set;
+}
+
+bool bench_pin_to(int core)
+{
+    cpu_set_t set;
+    allowed();
+    CPU_ZERO(&set);
+    CPU_SET((size_t)core, &set);
+    return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
 int bench_pin(void)
 {
     int core = sched_getcpu();
-    cpu_set_t set;
-    if (core < 0) {
-        return -1;
-    }
-    CPU_ZERO(&set);
-    CPU_SET((size_t)core, &set);
-    return sched_setaffinity(0, sizeof(set), &set) == 0 ? core : -1;
+    return core >= 0 && bench_pin_to(core) ? core : -1;
 }
+
+void bench_unpin(void)
+{
+    sched_setaffinity(0, sizeof(cpu_set_t), allowed());
+}
+
+uint32_t bench_cores(int *cores, uint32_t count)
+{
+    uint32_t found = 0;
+    for (int i = 0; i < CPU_SETSIZE && found < count; i++) {
+        if (CPU_ISSET((size_t)i, allowed())) {
+            cores[found++] = i;
+        }
+    }
+    return found;
+}
+
+/* --- samples --- */
 
 static uint64_t sample(const struct bench_case *c)
 {
@@ -106,6 +139,7 @@ struct bench_quiet bench_quiet(void)
 {
     return (struct bench_quiet){
         .canary_ns = canary_best,
+        .samples = samples_all,
         .part = samples_all == 0 ? 1 : (double)samples_quiet / (double)samples_all,
     };
 }

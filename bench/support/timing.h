@@ -27,6 +27,11 @@ uint64_t bench_now(void);
 
 /* Stays on the core it is on, and returns that core's number; -1 if that is not allowed. */
 int bench_pin(void);
+bool bench_pin_to(int core);
+/* Any core again that the program was allowed when it started. */
+void bench_unpin(void);
+/* Up to `count` cores that the program was allowed when it started; returns how many. */
+uint32_t bench_cores(int *cores, uint32_t count);
 
 enum bench_goal {
     BENCH_NO_GOAL = 0,
@@ -62,6 +67,7 @@ struct bench_case {
 struct bench_quiet {
     double canary_ns;
     double part;
+    uint64_t samples;
 };
 struct bench_quiet bench_quiet(void);
 

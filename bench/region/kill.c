@@ -1,0 +1,134 @@
+/* From kill -9 of a holder to the next worker, blocked in rf_claim, holding the lease. */
+#include "region.h"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KILLS_MIN 101u
+
+/* What a worker that got the shard tells the program. */
+struct news {
+    _Atomic uint32_t heard; /* futex: how many got it so far */
+    uint64_t at_ns;
+    uint64_t fence;
+};
+
+static void wait_news(struct news *news, uint32_t count)
+{
+    uint32_t seen;
+    while ((seen = atomic_load(&news->heard)) < count) {
+        syscall(SYS_futex, &news->heard, FUTEX_WAIT, seen, NULL, NULL, 0);
+    }
+}
+
+/* Waits for the shard, tells, and holds it until it is killed. */
+static void work(struct news *news, uint64_t worker)
+{
+    static struct farm farm;
+    static _Alignas(8) uint8_t scratch[4096];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    farm_open(&farm, "kill", 0, false);
+    rf_status status = rf_claim(farm.store, rf_now(farm.store), &farm.tenant, RUN_SCRATCH, worker,
+                                RF_BOUND, RF_FOREVER, &grant, NULL);
+    uint64_t now = bench_now();
+    if (status != RF_OK) {
+        fprintf(stderr, "rf_claim: %s\n", rf_status_name(status));
+    } else {
+        news->at_ns = now;
+        news->fence = grant.lease.fence;
+        atomic_fetch_add(&news->heard, 1);
+        syscall(SYS_futex, &news->heard, FUTEX_WAKE, 1, NULL, NULL, 0);
+    }
+    for (;;) {
+        pause();
+    }
+}
+
+static pid_t start_worker(struct news *news, uint64_t worker)
+{
+    pid_t pid = fork();
+    assert(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        bench_unpin();
+        work(news, worker);
+    }
+    return pid;
+}
+
+/* Until a worker is asleep in rf_claim, and a little longer. */
+static void wait_waiter(struct farm *farm)
+{
+    rf_capacity capacity = {0};
+    while (capacity.waiting == 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        rf_status status =
+            rf_get_capacity(farm->store, &farm->tenant, RUN_SCRATCH, &capacity, NULL);
+        assert(status == RF_OK);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void bury(pid_t pid)
+{
+    int how = 0;
+    pid_t gone = waitpid(pid, &how, 0);
+    assert(gone == pid && WIFSIGNALED(how));
+}
+
+void measure_kill(void)
+{
+    static struct farm farm;
+    if (!bench_wanted(&options, "kill")) {
+        return;
+    }
+    const uint32_t kills = options.rounds > KILLS_MIN ? options.rounds : KILLS_MIN;
+    double *us = calloc(kills, sizeof(*us));
+    struct news *news =
+        mmap(NULL, sizeof(*news), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert(us != NULL && news != MAP_FAILED);
+    struct farm_manifest manifest = farm_manifest(1);
+    farm_open(&farm, "kill", 1000, false);
+    farm_register(&farm, RUN_SCRATCH, &manifest);
+    farm_manifest_free(&manifest);
+
+    pid_t holder = start_worker(news, 0);
+    wait_news(news, 1);
+    for (uint32_t i = 0; i < kills; i++) {
+        uint64_t fence = news->fence;
+        pid_t next = start_worker(news, i + 1);
+        wait_waiter(&farm);
+        uint64_t killed_ns = bench_now();
+        kill(holder, SIGKILL);
+        wait_news(news, i + 2);
+        assert(news->fence > fence);
+        us[i] = (double)(news->at_ns - killed_ns) / 1000;
+        bury(holder);
+        holder = next;
+    }
+    kill(holder, SIGKILL);
+    bury(holder);
+    farm_close(&farm);
+
+    struct bench_case rows[] = {
+        {.name = "kill -9 to the next holder, median",
+         .unit = "us",
+         .kind = BENCH_VALUE_BELOW,
+         .goal = 1000},
+        {.name = "kill -9 to the next holder, p99", .unit = "us"},
+        {.name = "kill -9 to the next holder, longest", .unit = "us"},
+    };
+    bench_summarize(&rows[0], us, kills);
+    rows[1].value = bench_quantile(us, kills, 0.99);
+    rows[2].value = bench_quantile(us, kills, 1);
+    report(rows, COUNT(rows));
+    free(us);
+    munmap(news, sizeof(*news));
+}
