@@ -44,13 +44,11 @@ static struct rf_region_options region_options(const rf_options *o)
 }
 
 /* One guardian for all handles of the process; started by the first that wants one. */
-static pthread_mutex_t guardian_lock = PTHREAD_MUTEX_INITIALIZER;
-
 static rf_status join_with_guardian(struct rf_handle *h, uint64_t busy_ns, uint32_t *slot,
                                     rf_detail *detail)
 {
     rf_status status = RF_OK;
-    pthread_mutex_lock(&guardian_lock);
+    pthread_mutex_lock(&rf_process.guardian_lock);
     if (h->map->guardian == NULL) {
         status = rf_guardian_start(h->map, busy_ns, detail);
     }
@@ -62,18 +60,18 @@ static rf_status join_with_guardian(struct rf_handle *h, uint64_t busy_ns, uint3
             rf_guardian_stop(h->map);
         }
     }
-    pthread_mutex_unlock(&guardian_lock);
+    pthread_mutex_unlock(&rf_process.guardian_lock);
     return status;
 }
 
 static void leave_with_guardian(struct rf_handle *h)
 {
-    pthread_mutex_lock(&guardian_lock);
+    pthread_mutex_lock(&rf_process.guardian_lock);
     rf_guardian_leave(h->map, h->actor.slot);
     if (--h->map->guarded == 0) {
         rf_guardian_stop(h->map);
     }
-    pthread_mutex_unlock(&guardian_lock);
+    pthread_mutex_unlock(&rf_process.guardian_lock);
 }
 
 static rf_status join(struct rf_handle *h, const rf_options *o, rf_detail *detail)

@@ -19,7 +19,8 @@
 #include "futex.h"
 #include "point.h"
 
-struct rf_process rf_process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct rf_process rf_process = {.guardian_lock = PTHREAD_MUTEX_INITIALIZER,
+                                .lock = PTHREAD_MUTEX_INITIALIZER};
 
 rf_status rf_refuse(rf_detail *detail, rf_status status, int os_error, const char *format, ...)
 {
@@ -46,16 +47,21 @@ static void in_child(void)
     }
     rf_process.maps = NULL;
     pthread_mutex_init(&rf_process.lock, NULL);
+    pthread_mutex_init(&rf_process.guardian_lock, NULL);
 }
 
+/* Another thread may be inside rf_open or rf_close: the child would find their locks taken by a
+ * thread that it does not have. */
 static void before_fork(void)
 {
+    pthread_mutex_lock(&rf_process.guardian_lock);
     pthread_mutex_lock(&rf_process.lock);
 }
 
 static void in_parent(void)
 {
     pthread_mutex_unlock(&rf_process.lock);
+    pthread_mutex_unlock(&rf_process.guardian_lock);
 }
 
 static rf_status make_cookie_page(rf_detail *detail)

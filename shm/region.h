@@ -47,6 +47,7 @@ struct rf_map {
 
 /* What the process keeps about itself; a child of fork finds the page wiped. */
 struct rf_process {
+    pthread_mutex_t guardian_lock; /* while a guardian is started, asked or stopped; taken first */
     pthread_mutex_t lock;
     struct rf_map *maps;
     volatile uint64_t *cookie; /* in a MADV_WIPEONFORK page */
