@@ -82,14 +82,13 @@ bool rf_sweep_member(struct rf_actor *actor, uint32_t slot, uint64_t now)
     if (free_now) {
         atomic_store_explicit(&member->phase, RF_PHASE_LIVE, memory_order_release);
         RF_POINT("sweep.phase");
-        rf_reaper_leave(actor, member);
-        /* Last: from here on anybody may take the slot. */
+        /* From here on anybody may take the slot. Still as its reaper: another one that came in
+         * between would find it dead and not reaped, and would reap whoever takes it next. */
         atomic_compare_exchange_strong_explicit(&member->liveness, &life, 0, memory_order_acq_rel,
                                                 memory_order_relaxed);
         RF_POINT("sweep.freed");
-    } else {
-        rf_reaper_leave(actor, member);
     }
+    rf_reaper_leave(actor, member);
     return free_now;
 }
 
