@@ -446,6 +446,9 @@ static void do_cursor(struct worker *w, struct held *h, enum farm_kind kind)
             note(w, kind, run, h->lease.shard, h->made, h->lease.fence, h->key, before, 0);
         } else if (status == RF_OK) {
             CREW_CHECK(result.outcome == RF_REPLAYED, "the same op id was executed twice");
+        } else if (i != 0 && kind == FARM_RELEASE) {
+            h->used = false; /* others had it since, and the ring has forgotten */
+            return;
         }
     }
     if (still_held(w, h, "an operation with a cursor", status, &result) && status == RF_OK) {
