@@ -83,6 +83,73 @@ void rf_shop_die(rf_store *store)
     free(h);
 }
 
+rf_bytes rf_shop_key(uint32_t n)
+{
+    static char keys[16][16];
+    static uint32_t next;
+    char *key = keys[next++ % 16];
+    return rf_bytes_of(key, (size_t)snprintf(key, sizeof(keys[0]), "k%05u", n));
+}
+
+void rf_shop_stock(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                   const rf_run_config *config, uint32_t count)
+{
+    rf_shard_input *shards = calloc(count, sizeof(*shards));
+    char(*keys)[8] = calloc(count + 1, sizeof(*keys));
+    rf_result result = {0};
+    for (uint32_t i = 0; i <= count; i++) {
+        memcpy(keys[i], rf_shop_key(i).data, 6);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        shards[i] = (rf_shard_input){
+            .shard = i + 1,
+            .spec = {.start = rf_bytes_of(keys[i], 6), .end = rf_bytes_of(keys[i + 1], 6)}};
+    }
+    rf_status status = rf_create_run_with_shards(store, now, tenant, run, config, shards, count,
+                                                 rf_new_op(store), &result);
+    free(shards);
+    free(keys);
+    if (status != RF_OK) {
+        TEST_FAIL_MESSAGE(rf_shop_sentence(status, &result.detail));
+    }
+}
+
+rf_grant rf_shop_blank(uint32_t slot)
+{
+    static _Alignas(8) uint8_t scratch[4][RF_GRANT_SCRATCH];
+    return (rf_grant){.scratch = scratch[slot % 4], .scratch_size = sizeof(scratch[0])};
+}
+
+rf_shard_info rf_shop_shard(rf_store *store, const rf_tenant *tenant, uint64_t run, uint64_t shard)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_shard_info info;
+    RF_EXPECT(RF_OK,
+              rf_get_shard(store, tenant, run, shard, &info, scratch, sizeof(scratch), NULL));
+    return info;
+}
+
+rf_run_info rf_shop_run(rf_store *store, const rf_tenant *tenant, uint64_t run)
+{
+    rf_run_info info;
+    RF_EXPECT(RF_OK, rf_get_run(store, tenant, run, &info, NULL));
+    return info;
+}
+
+rf_capacity rf_shop_capacity(rf_store *store, const rf_tenant *tenant, uint64_t run)
+{
+    rf_capacity capacity;
+    RF_EXPECT(RF_OK, rf_get_capacity(store, tenant, run, &capacity, NULL));
+    return capacity;
+}
+
+rf_inspection rf_shop_inspect(rf_store *store)
+{
+    rf_inspection inspection;
+    RF_EXPECT(RF_OK, rf_inspect(store, &inspection, NULL));
+    return inspection;
+}
+
 static const char *ring_difference(const rf_shard_info *info, const struct rf_box *box)
 {
     const struct rf_shard_state *s = &box->state;

@@ -30,6 +30,19 @@ rf_options rf_shop_small(void);
  * a word to the store. Somebody has to tend. */
 void rf_shop_die(rf_store *store);
 
+/* A run with `count` shards, ids 1 to count, side by side: [k00000, k00001), [k00001, k00002), ... */
+void rf_shop_stock(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                   const rf_run_config *config, uint32_t count);
+/* The key k00042; valid until 16 more were made. */
+rf_bytes rf_shop_key(uint32_t n);
+
+/* A grant with room for everything, one a slot of 4; a run or shard as it is shown. */
+rf_grant rf_shop_blank(uint32_t slot);
+rf_shard_info rf_shop_shard(rf_store *store, const rf_tenant *tenant, uint64_t run, uint64_t shard);
+rf_run_info rf_shop_run(rf_store *store, const rf_tenant *tenant, uint64_t run);
+rf_capacity rf_shop_capacity(rf_store *store, const rf_tenant *tenant, uint64_t run);
+rf_inspection rf_shop_inspect(rf_store *store);
+
 /* How a shard differs from what a test expects, in words; NULL if it does not. Everything that
  * rf_shard_info shows is compared, but its version. */
 const char *rf_shop_difference(const rf_shard_info *info, const struct rf_box *box);
