@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KILLS_MIN 101u
+#define KILLS_MIN   101u
+#define PATIENCE_NS (10 * RF_SECOND)
 
 /* What a worker that got the shard tells the program. */
 struct news {
@@ -22,9 +23,15 @@ struct news {
 
 static void wait_news(struct news *news, uint32_t count)
 {
+    uint64_t give_up = bench_now() + PATIENCE_NS;
     uint32_t seen;
     while ((seen = atomic_load(&news->heard)) < count) {
-        syscall(SYS_futex, &news->heard, FUTEX_WAIT, seen, NULL, NULL, 0);
+        struct timespec second = {.tv_sec = 1};
+        syscall(SYS_futex, &news->heard, FUTEX_WAIT, seen, &second, NULL, 0);
+        if (bench_now() > give_up) {
+            fprintf(stderr, "kill: nobody took the shard over\n");
+            abort();
+        }
     }
 }
 
