@@ -10,6 +10,7 @@
 #include "sweep.h"
 
 #define SLEEP_NS_MAX    (10 * RF_SECOND) /* every sleep ends by itself */
+#define SLEEP_NS_LEAST  (2 * RF_SECOND)  /* ... but not for leases that nobody has yet */
 #define STAGGER_NS      (2 * RF_MILLISECOND)
 #define COOLDOWN_WINDOW 8u
 #define LOAD64(word)    atomic_load_explicit(&(word), memory_order_relaxed)
@@ -249,18 +250,21 @@ static rf_status attempt_cooled(struct attempt *a, uint64_t run)
 
 /* --- waiting --- */
 
+/* The deadlines that are known now are waited for as they are. A lease that is granted meanwhile can't
+ * run out before one lease duration has passed: then it is time to look again, though with short
+ * leases not every few milliseconds for something that may never come. */
 static uint64_t sleep_until(const struct attempt *a, uint64_t give_up)
 {
     uint64_t now = rf_monotonic_ns();
-    uint64_t until = now + SLEEP_NS_MAX;
+    uint64_t sleep = __atomic_load_n(&a->run->lease_duration, __ATOMIC_RELAXED);
+    sleep = sleep < SLEEP_NS_LEAST ? SLEEP_NS_LEAST : sleep;
     uint64_t earliest = LOAD64(a->run->earliest);
     if (earliest != RF_NO_DEADLINE) {
         uint64_t left = earliest > a->now ? earliest - a->now : 0;
-        uint64_t due = rf_add_saturating(
-            now,
-            rf_add_saturating(left, (1 + waiter_rank(a->run, a->handle->actor.slot)) * STAGGER_NS));
-        until = due < until ? due : until;
+        sleep = left < sleep ? left : sleep;
     }
+    sleep = rf_add_saturating(sleep, (1 + waiter_rank(a->run, a->handle->actor.slot)) * STAGGER_NS);
+    uint64_t until = now + (sleep < SLEEP_NS_MAX ? sleep : SLEEP_NS_MAX);
     return give_up < until ? give_up : until;
 }
 
