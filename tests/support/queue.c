@@ -110,14 +110,19 @@ static bool all_in_line(void *context)
     return true;
 }
 
+uint32_t queue_start_waiter(struct queue *q)
+{
+    struct place place = {q, q->count};
+    CREW_CHECK(q->count < QUEUE_MAX, "too many waiters");
+    q->pids[q->count] = crew_start(wait_in_line, &place);
+    return q->count++;
+}
+
 void queue_wait_in_line(struct queue *q, uint32_t more)
 {
     uint64_t before = queue_waiting(q);
     for (uint32_t i = 0; i < more; i++) {
-        struct place place = {q, q->count};
-        CREW_CHECK(q->count < QUEUE_MAX, "too many waiters");
-        q->pids[q->count] = crew_start(wait_in_line, &place);
-        q->count++;
+        queue_start_waiter(q);
     }
     CREW_CHECK(queue_waiting_becomes(q, before + more, 20000), "they do not wait");
     CREW_CHECK(crew_until(all_in_line, q, 20000), "they do not sleep");

@@ -38,6 +38,8 @@ void queue_drop(struct queue *q);
 
 /* Starts so many more waiters, and returns when all of them sleep. */
 void queue_wait_in_line(struct queue *q, uint32_t more);
+/* Starts one and returns its number at once. */
+uint32_t queue_start_waiter(struct queue *q);
 /* So that a test with points can set its hook in the child before it opens the store. */
 extern void (*queue_in_child)(struct queue *q);
 
