@@ -27,6 +27,8 @@ pid_t rf_hands_send(rf_hands_work *work, void *context)
     volatile int code = RF_HANDS_FAILED;
     if (getppid() == parent && TEST_PROTECT()) {
         code = work(context);
+    } else {
+        putchar('\n'); /* behind the failure that was just printed */
     }
     fflush(NULL);
     _exit(code);
