@@ -13,8 +13,6 @@ struct rf_backend {
     void (*close)(rf_store *store);
     uint64_t (*now)(const rf_store *store);
     uint64_t (*new_op)(rf_store *store);
-    /* RF_OK if this process may use the handle for changes. */
-    rf_status (*usable)(const rf_store *store, bool writing);
 
     rf_status (*acquire)(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
                          uint64_t shard, uint64_t worker, uint32_t flags, rf_grant *grant,
@@ -89,10 +87,22 @@ struct rf_backend {
     void (*unkeep)(rf_store *store, void *keeper);
 };
 
-/* Every backend's store begins with this. */
+/* Every backend's store begins with this. A handle belongs to the process in which *here is still
+ * what it was when the handle was made: the word is wiped in children of fork. */
 struct rf_store {
     const struct rf_backend *backend;
+    const volatile uint64_t *here;
+    uint64_t cookie;
+    bool read_only;
 };
+
+static inline rf_status rf_store_usable(const rf_store *store, bool writing)
+{
+    if (__builtin_expect(*store->here != store->cookie, 0)) {
+        return RF_FORKED;
+    }
+    return writing && store->read_only ? RF_PERMISSION_DENIED : RF_OK;
+}
 
 /* Every backend's monitor begins with this. */
 struct rf_monitor {

@@ -140,14 +140,27 @@ static uint64_t feed_end(struct feed *f)
 #define feed_tag(f, tag) feed_raw((f), (tag), sizeof(tag) - 1)
 
 #ifdef HAVE_COMPRESS
+/* memcpy without the call, for lengths of a block or so. */
+static inline void lay_bytes(uint8_t *to, const uint8_t *from, size_t len)
+{
+    if (len < 16) {
+        for (size_t i = 0; i < len; i++) {
+            to[i] = from[i];
+        }
+        return;
+    }
+    for (size_t i = 0; i + 16 <= len; i += 16) {
+        memcpy(to + i, from + i, 16);
+    }
+    memcpy(to + len - 16, from + len - 16, 16);
+}
+
 static inline uint8_t *lay_optional(uint8_t *at, bool present, rf_bytes b)
 {
     *at++ = present;
     if (present) {
         rf_store_le32(at, (uint32_t)b.len);
-        if (b.len != 0) {
-            memcpy(at + 4, b.data, b.len);
-        }
+        lay_bytes(at + 4, b.data, b.len);
         at += 4 + b.len;
     }
     return at;

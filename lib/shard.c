@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct rf_shard_ring) == 416, "no hidden padding");
 
 /* --- the shared checks, in the order of PROTOCOL section 3 --- */
 
-static rf_status look_up(const struct rf_shard *shard, const struct rf_call *call)
+static inline rf_status look_up(const struct rf_shard *shard, const struct rf_call *call)
 {
     if (call->now == 0) {
         return RF_INVALID_TIME;
@@ -39,7 +39,7 @@ static rf_status look_up(const struct rf_shard *shard, const struct rf_call *cal
 }
 
 /* Has this op id been here? RF_OK and *slot = RF_RING_MISS if not. */
-static rf_status find_op(const struct rf_shard *shard, const struct rf_call *call, int *slot)
+static inline rf_status find_op(const struct rf_shard *shard, const struct rf_call *call, int *slot)
 {
     *slot = rf_ring_find(shard->ring->op, shard->state->ring_count, RF_SHARD_RING, call->op);
     if (*slot != RF_RING_MISS && shard->ring->hash[*slot] != call->hash) {
@@ -48,8 +48,8 @@ static rf_status find_op(const struct rf_shard *shard, const struct rf_call *cal
     return RF_OK;
 }
 
-static rf_status check_lease(const struct rf_shard *shard, const struct rf_call *call,
-                             rf_detail *detail)
+static inline rf_status check_lease(const struct rf_shard *shard, const struct rf_call *call,
+                                    rf_detail *detail)
 {
     const struct rf_shard_state *s = shard->state;
     if (s->status != RF_SHARD_ACTIVE) {
@@ -69,8 +69,10 @@ static rf_status check_lease(const struct rf_shard *shard, const struct rf_call 
 
 /* Lookup, idempotency and lease for an operation with an op id. *replayed tells whether the answer
  * is already known. */
-static rf_status begin(const struct rf_shard *shard, const struct rf_call *call,
-                       struct rf_shard_step *step, rf_detail *detail, bool *replayed)
+__attribute__((always_inline)) static inline rf_status begin(const struct rf_shard *shard,
+                                                             const struct rf_call *call,
+                                                             struct rf_shard_step *step,
+                                                             rf_detail *detail, bool *replayed)
 {
     int slot;
     rf_status status = look_up(shard, call);
@@ -95,8 +97,10 @@ static rf_status begin(const struct rf_shard *shard, const struct rf_call *call,
 
 /* --- the pieces of a step --- */
 
-static void push_op(const struct rf_shard *shard, const struct rf_call *call, rf_op_kind kind,
-                    struct rf_shard_step *step)
+__attribute__((always_inline)) static inline void push_op(const struct rf_shard *shard,
+                                                          const struct rf_call *call,
+                                                          rf_op_kind kind,
+                                                          struct rf_shard_step *step)
 {
     const struct rf_shard_state *s = shard->state;
     uint64_t at = call->now;

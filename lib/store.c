@@ -16,12 +16,12 @@ static rf_status refuse(rf_result *result, rf_status status)
     return status;
 }
 
-static rf_status usable(const rf_store *store, rf_result *result, bool good)
+static inline rf_status usable(const rf_store *store, rf_result *result, bool good)
 {
     if (store == NULL || !good) {
         return refuse(result, RF_INVALID_ARGUMENT);
     }
-    rf_status status = store->backend->usable(store, true);
+    rf_status status = rf_store_usable(store, true);
     return status == RF_OK ? RF_OK : refuse(result, status);
 }
 
@@ -31,7 +31,7 @@ static rf_status readable(const rf_store *store, rf_detail *detail, bool good)
     if (store == NULL || !good) {
         return RF_INVALID_ARGUMENT;
     }
-    return store->backend->usable(store, false);
+    return rf_store_usable(store, false);
 }
 
 static bool cursor_good(const rf_cursor *cursor)

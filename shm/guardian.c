@@ -15,7 +15,7 @@
 #define SLEEP_NS  2000000000ull
 #define RETRY_NS  10000000ull
 
-enum request_kind { REQUEST_JOIN, REQUEST_LEAVE, REQUEST_STOP };
+enum request_kind { REQUEST_JOIN, REQUEST_LEAVE, REQUEST_ABANDON, REQUEST_STOP };
 
 struct request {
     enum request_kind kind;
@@ -83,6 +83,10 @@ static bool answer_requests(struct rf_guardian *g)
             rf_member_leave(g->map, g->robust, r->slot);
             r->status = RF_OK;
             break;
+        case REQUEST_ABANDON:
+            rf_member_abandon(g->map, g->robust, r->slot);
+            r->status = RF_OK;
+            break;
         case REQUEST_STOP:
             r->status = RF_OK;
             stop = true;
@@ -132,7 +136,8 @@ static uint64_t renew_kept(struct rf_guardian *g)
     return next;
 }
 
-/* The words to sleep on: the poke word as it was before the roster was looked at, and lives. */
+/* The words to sleep on: the poke word as it was before the roster was looked at, and lives. Returns 0
+ * if somebody has died since: nobody would wake us for that any more. */
 static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_waitv *watch)
 {
     uint32_t used = atomic_load_explicit(&g->map->header->members_used, memory_order_acquire);
@@ -141,7 +146,10 @@ static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_w
     for (uint32_t i = 1; i < used && n < 1 + WATCH_MAX; i++) {
         struct rf_member *m = rf_member_at(g->map, (g->actor.slot + i) % used);
         uint32_t life = atomic_load_explicit(&m->liveness, memory_order_acquire);
-        if (life != 0 && (life & FUTEX_OWNER_DIED) == 0) {
+        if ((life & FUTEX_OWNER_DIED) != 0) {
+            return 0;
+        }
+        if (life != 0) {
             watch[n++] = rf_futex_watch(&m->liveness, life);
         }
     }
@@ -159,6 +167,11 @@ static void guard(struct rf_guardian *g)
         bool clean = rf_sweep_all(&g->actor, rf_region_now(g->map));
         uint64_t due = renew_kept(g);
         uint32_t words = build_watch(g, poke, watch);
+        if (words == 0 && clean) {
+            continue;
+        }
+        /* What could not be settled now is tried again soon, whoever wakes us. */
+        words = words == 0 ? 1 : words;
         uint64_t until = rf_monotonic_ns() + (clean ? SLEEP_NS : RETRY_NS);
         rf_futex_waitv(watch, words, until < due ? until : due);
     }
@@ -279,9 +292,10 @@ void rf_guardian_leave(struct rf_map *map, uint32_t slot)
     ask(map->guardian, &r);
 }
 
-void rf_guardian_poke(struct rf_map *map)
+void rf_guardian_abandon(struct rf_map *map, uint32_t slot)
 {
-    rf_member_poke(map->guardian->actor.member);
+    struct request r = {.kind = REQUEST_ABANDON, .slot = slot};
+    ask(map->guardian, &r);
 }
 
 void rf_guardian_keep(struct rf_map *map, struct rf_keepalive *k)

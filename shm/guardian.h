@@ -30,8 +30,7 @@ void rf_guardian_stop(struct rf_map *map);
 /* Done by the guardian, in its thread, for a handle of this process. */
 rf_status rf_guardian_join(struct rf_map *map, uint32_t *slot, rf_detail *detail);
 void rf_guardian_leave(struct rf_map *map, uint32_t slot);
-/* Have it look for work now. */
-void rf_guardian_poke(struct rf_map *map);
+void rf_guardian_abandon(struct rf_map *map, uint32_t slot);
 
 void rf_guardian_keep(struct rf_map *map, struct rf_keepalive *keepalive);
 /* After this the guardian does not touch it any more. Returns its last word. */

@@ -11,10 +11,8 @@ struct rf_handle {
     struct rf_store store; /* first */
     struct rf_actor actor; /* under its own member slot; not if read_only */
     struct rf_map *map;
-    uint64_t cookie; /* of the process that opened it */
     uint64_t op_nonce;
     uint64_t op_counter;
-    bool read_only;
     bool manual;
     uint64_t (*clock)(void *context);
     void *clock_context;

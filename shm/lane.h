@@ -59,14 +59,14 @@ struct rf_lane_draft {
 
 static inline uint8_t *rf_lane_unit(const struct rf_map *map, uint8_t *lane, uint64_t position)
 {
-    return lane + (position & (map->header->lane_units - 1)) * RF_LINE;
+    return lane + (position & map->lane_mask) * RF_LINE;
 }
 
 /* Room for a record with a body of up to `bytes`. Nothing visible changes but the head. */
 static inline void rf_lane_begin(struct rf_actor *actor, size_t bytes, struct rf_lane_draft *draft)
 {
     struct rf_lane_head *lane = &actor->me->lane;
-    uint64_t ring = actor->map->header->lane_units;
+    uint64_t ring = actor->map->lane_mask + 1;
     uint64_t need = 1 + (bytes + RF_LINE - 1) / RF_LINE;
     uint64_t end = atomic_load_explicit(&lane->end, memory_order_relaxed);
     uint64_t rest = ring - (end & (ring - 1));

@@ -24,7 +24,7 @@ uint64_t rf_layout_hash(void)
         offsetof(struct rf_slot, held),
         sizeof(struct rf_rec_body),
         offsetof(struct rf_rec_body, state),
-        offsetof(struct rf_rec_body, key_len),
+        offsetof(struct rf_rec_body, version),
         sizeof(struct rf_rec),
         offsetof(struct rf_rec, body),
         offsetof(struct rf_rec, ring),

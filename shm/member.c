@@ -198,6 +198,22 @@ void rf_member_leave(struct rf_map *map, struct rf_robust *robust, uint32_t slot
     }
 }
 
+void rf_member_abandon(struct rf_map *map, struct rf_robust *robust, uint32_t slot)
+{
+    struct rf_member *member = rf_member_at(map, slot);
+    if (robust != NULL) {
+        robust->head.list_op_pending = node_of(member);
+        KERNEL_SEES();
+        unlink_node(robust, member);
+    }
+    rf_declare_dead(map, slot);
+    RF_POINT("member.abandoned");
+    if (robust != NULL) {
+        robust->head.list_op_pending = NULL;
+        KERNEL_SEES();
+    }
+}
+
 void rf_actor_init(struct rf_actor *actor, struct rf_map *map, uint32_t slot, uint64_t busy_ns)
 {
     actor->map = map;

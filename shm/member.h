@@ -36,6 +36,10 @@ rf_status rf_member_join(struct rf_map *map, struct rf_robust *robust, bool is_g
 /* Gives it back. Its leases are given up and its descriptor is idle. */
 void rf_member_leave(struct rf_map *map, struct rf_robust *robust, uint32_t slot);
 
+/* Leaves it behind as the dead do, for survivors to settle: its leases could not be given up. Not on
+ * the robust list any more, whose links lie in the slots: this one may soon be another's. */
+void rf_member_abandon(struct rf_map *map, struct rf_robust *robust, uint32_t slot);
+
 /* Readies an actor for a slot that was joined. */
 void rf_actor_init(struct rf_actor *actor, struct rf_map *map, uint32_t slot, uint64_t busy_ns);
 

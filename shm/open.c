@@ -64,10 +64,14 @@ static rf_status join_with_guardian(struct rf_handle *h, uint64_t busy_ns, uint3
     return status;
 }
 
-static void leave_with_guardian(struct rf_handle *h)
+static void leave_with_guardian(struct rf_handle *h, bool clean)
 {
     pthread_mutex_lock(&rf_process.guardian_lock);
-    rf_guardian_leave(h->map, h->actor.slot);
+    if (clean) {
+        rf_guardian_leave(h->map, h->actor.slot);
+    } else {
+        rf_guardian_abandon(h->map, h->actor.slot);
+    }
     if (--h->map->guarded == 0) {
         rf_guardian_stop(h->map);
     }
@@ -116,14 +120,15 @@ rf_status rf_backend_open(const char *store, const rf_options *o, rf_store **out
     }
     memset(h, 0, sizeof(*h));
     h->store.backend = &rf_shm_backend;
-    h->read_only = o->read_only;
+    h->store.read_only = o->read_only;
     h->manual = o->manual;
     h->clock = o->clock;
     h->clock_context = o->clock_context;
     h->copy = malloc(sizeof(*h->copy));
     rf_status status = h->copy == NULL
                            ? rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory for a handle")
-                           : rf_process_enter(&h->cookie, detail);
+                           : rf_process_enter(&h->store.cookie, detail);
+    h->store.here = rf_process.cookie;
     if (status == RF_OK &&
         getrandom(&h->op_nonce, sizeof(h->op_nonce), 0) != (ssize_t)sizeof(h->op_nonce)) {
         status = rf_refuse(detail, RF_IO_ERROR, errno, "getrandom");
@@ -131,7 +136,7 @@ rf_status rf_backend_open(const char *store, const rf_options *o, rf_store **out
     if (status == RF_OK) {
         status = rf_region_open(store, &region, &h->map, detail);
     }
-    if (status == RF_OK && !h->read_only) {
+    if (status == RF_OK && !h->store.read_only) {
         status = join(h, o, detail);
     }
     if (status != RF_OK) {
@@ -147,35 +152,25 @@ rf_status rf_backend_destroy(const char *store, rf_detail *detail)
     return rf_region_destroy(store, NULL, detail);
 }
 
-static bool is_ours(const struct rf_handle *h)
-{
-    return *rf_process.cookie == h->cookie;
-}
-
 static void close_store(rf_store *store)
 {
     struct rf_handle *h = rf_handle_of(store);
-    if (!is_ours(h)) {
+    if (rf_store_usable(store, false) != RF_OK) {
         /* A child of fork: the mapping is not there, the descriptors were closed. */
         free(h->copy);
         free(h);
         return;
     }
-    if (!h->read_only) {
+    if (!h->store.read_only) {
         bool clean = rf_sweep_leases(&h->actor, h->actor.me, h->actor.id, false, rf_handle_now(h));
-        if (!clean) {
-            /* Somebody holds a lock of one of its shards: leave as the dead do, and let the
-             * survivors finish. */
-            rf_declare_dead(h->map, h->actor.slot);
-        }
-        if (h->manual) {
-            if (clean) {
-                rf_member_leave(h->map, NULL, h->actor.slot);
-            }
+        /* Not clean: somebody holds a lock of one of its shards. It leaves as the dead do, and the
+         * survivors finish. */
+        if (!h->manual) {
+            leave_with_guardian(h, clean);
         } else if (clean) {
-            leave_with_guardian(h);
+            rf_member_leave(h->map, NULL, h->actor.slot);
         } else {
-            rf_guardian_poke(h->map);
+            rf_member_abandon(h->map, NULL, h->actor.slot);
         }
     }
     free_handle(h);
@@ -193,15 +188,6 @@ static uint64_t store_new_op(rf_store *store)
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
     x = (x ^ x >> 27) * 0x94D049BB133111EBull;
     return x ^ x >> 31; /* a bijection of the counter: no repeats within the handle */
-}
-
-static rf_status store_usable(const rf_store *store, bool writing)
-{
-    const struct rf_handle *h = (const struct rf_handle *)(const void *)store;
-    if (__builtin_expect(!is_ours(h), 0)) {
-        return RF_FORKED;
-    }
-    return writing && h->read_only ? RF_PERMISSION_DENIED : RF_OK;
 }
 
 /* --- tending --- */
@@ -361,7 +347,6 @@ const struct rf_backend rf_shm_backend = {
     .close = close_store,
     .now = store_now,
     .new_op = store_new_op,
-    .usable = store_usable,
     .acquire = rf_shm_acquire,
     .claim = rf_shm_claim,
     .renew = rf_shm_renew,

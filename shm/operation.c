@@ -67,16 +67,14 @@ uint32_t rf_find_shard(const struct rf_map *map, uint32_t run_slot, uint64_t uid
 }
 
 /* A hint may be any number. An extent that belongs to nobody may not even be there. */
-static struct rf_rec *rec_by_hint(const struct rf_map *map, uint64_t hint)
+static inline struct rf_rec *rec_by_hint(const struct rf_map *map, uint64_t hint)
 {
-    if (hint == 0 || hint > map->header->extents.count * RF_EXTENT_SHARDS) {
+    uint64_t extent = (hint - 1) / RF_EXTENT_SHARDS;
+    if (hint == 0 || extent >= map->extent_count ||
+        atomic_load_explicit(&map->extent_tags[extent], memory_order_acquire) == 0) {
         return NULL;
     }
-    const rf_word64 *tag =
-        rf_section_at(map, &map->header->extent_tags, (hint - 1) / RF_EXTENT_SHARDS);
-    return atomic_load_explicit(tag, memory_order_acquire) == 0
-               ? NULL
-               : rf_rec_at(map, (uint32_t)(hint - 1));
+    return &map->extents[extent].recs[(hint - 1) % RF_EXTENT_SHARDS];
 }
 
 /* --- stages --- */
@@ -94,14 +92,14 @@ void rf_op_begin(struct rf_op *op, struct rf_actor *actor)
     op->taking = false;
 }
 
-static void unlock_shard(struct rf_op *op)
+static inline void unlock_shard(struct rf_op *op)
 {
     rf_unlock(op->actor, &op->rec->lock, RF_LOCK_SHARD);
     op->shard_locked = false;
 }
 
 /* Under the record's lock its identity can't change, and its run can't be taken apart. */
-static bool is_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard)
+static inline bool is_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard)
 {
     const struct rf_rec *rec = op->rec;
     if (rec->shard != shard || rec->run_uid == 0) {
@@ -117,7 +115,8 @@ static bool is_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, ui
     return op->run->run == run && rf_tenant_equal(&op->run->tenant, tenant);
 }
 
-static rf_status lock_rec(struct rf_op *op, struct rf_rec *rec, uint32_t slot, rf_detail *detail)
+static inline rf_status lock_rec(struct rf_op *op, struct rf_rec *rec, uint32_t slot,
+                                 rf_detail *detail)
 {
     op->rec = rec;
     op->shard_slot = slot;
@@ -126,7 +125,7 @@ static rf_status lock_rec(struct rf_op *op, struct rf_rec *rec, uint32_t slot, r
     return status;
 }
 
-rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard,
+rf_status rf_op_lock_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard,
                            uint64_t hint, rf_detail *detail)
 {
     struct rf_rec *rec = rec_by_hint(op->map, hint);
@@ -139,7 +138,7 @@ rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t r
         /* Hints come from leases. Whether the shard is visible need not be asked: a lease that fits
          * was granted when it was, and one that does not is refused by its fence. */
         if (is_shard(op, tenant, run, shard)) {
-            return rf_rec_view(op->map, rec, op->run, tenant, &op->view, detail);
+            return RF_OK;
         }
         unlock_shard(op);
     }
@@ -160,7 +159,7 @@ rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t r
         unlock_shard(op); /* purged meanwhile */
         return RF_NOT_FOUND;
     }
-    return rf_rec_view(op->map, op->rec, op->run, tenant, &op->view, detail);
+    return RF_OK;
 }
 
 rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uint32_t shard_slot,
@@ -280,7 +279,7 @@ void rf_op_take(struct rf_op *op)
 }
 
 /* A descriptor at rest names nothing: the next operation need not look. */
-static void set_idle(struct rf_op *op)
+static inline void set_idle(struct rf_op *op)
 {
     atomic_store_explicit(&op->actor->desc->state, RF_DESC_WORD(RF_DESC_IDLE, 0),
                           memory_order_release);
@@ -347,7 +346,7 @@ void rf_op_commit(struct rf_op *op, struct rf_applied *applied)
     set_idle(op);
 }
 
-static uint64_t next_stamp(const struct rf_op *op)
+static inline uint64_t next_stamp(const struct rf_op *op)
 {
     uint64_t stamp = op->actor->me->lane.stamp;
     if (op->rec != NULL && op->rec->body.stamp > stamp) {
@@ -360,7 +359,7 @@ static uint64_t next_stamp(const struct rf_op *op)
 }
 
 /* The state and the place in the lane in one word: from here on the commit decides. */
-static void announce(struct rf_op *op)
+static inline void announce(struct rf_op *op)
 {
     /* release: the redo image is complete for whoever sees PREPARED. */
     atomic_store_explicit(&op->actor->desc->state, RF_DESC_WORD(RF_DESC_PREPARED, op->draft.offset),
@@ -447,17 +446,17 @@ static rf_status place_spawned(struct rf_op *op, rf_detail *detail)
     return RF_OK;
 }
 
-static bool needs_blocks(const struct rf_op *op)
+static inline bool needs_blocks(const struct rf_op *op)
 {
     const struct rf_rec_body *b = &op->rec->body;
     uint32_t changes = op->step.changes;
     return (changes & (RF_CHANGED_SPAWNED | RF_CHANGED_SPEC)) != 0 ||
            ((changes & RF_CHANGED_CURSOR) != 0 &&
-            (b->cursor_ref.block != 0 || !rf_cursor_fits(&op->step.cursor)));
+            (b->cursor_out != 0 || !rf_cursor_fits(&op->step.cursor)));
 }
 
 /* Whether the step changes what the run knows about the shard. */
-static bool changes_run(const struct rf_op *op)
+static inline bool changes_run(const struct rf_op *op)
 {
     const struct rf_shard_state *was = op->view.state, *next = &op->step.next;
     return was->status != next->status || was->fence != next->fence ||
@@ -465,7 +464,8 @@ static bool changes_run(const struct rf_op *op)
            (op->step.changes & RF_CHANGED_SPAWNED) != 0;
 }
 
-static void write_lane(struct rf_op *op, uint64_t now, uint16_t event)
+__attribute__((always_inline)) static inline void write_lane(struct rf_op *op, uint64_t now,
+                                                             uint16_t event)
 {
     struct rf_desc *d = op->actor->desc;
     size_t len = 0;
@@ -482,7 +482,7 @@ static void write_lane(struct rf_op *op, uint64_t now, uint16_t event)
 }
 
 /* An upper bound of the record's body: the bytes that vary, and the rest. */
-static size_t step_bytes_max(const struct rf_shard_step *s)
+static inline size_t step_bytes_max(const struct rf_shard_step *s)
 {
     size_t bytes = 256;
     if ((s->changes & RF_CHANGED_CURSOR) != 0) {

@@ -45,10 +45,15 @@ uint32_t rf_find_shard(const struct rf_map *map, uint32_t run_slot, uint64_t uid
 bool rf_rec_visible(const struct rf_map *map, const struct rf_runrec *run,
                     const struct rf_rec *rec);
 
-static inline void rf_prefetch_rec(const struct rf_map *map, uint64_t hint)
+/* Inlined by force: gcc 12 takes a function that only prefetches for one that does nothing, and
+ * drops the call. */
+__attribute__((always_inline)) static inline void rf_prefetch_rec(const struct rf_map *map,
+                                                                  uint64_t hint)
 {
-    if (hint != 0 && hint - 1 < map->header->extents.count * RF_EXTENT_SHARDS) {
-        const char *rec = (const char *)rf_rec_at(map, (uint32_t)(hint - 1));
+    if (hint - 1 < map->extent_count * RF_EXTENT_SHARDS) {
+        const char *rec = (const char *)&map->extents[(hint - 1) / RF_EXTENT_SHARDS]
+                              .recs[(hint - 1) % RF_EXTENT_SHARDS];
+#pragma GCC unroll 16
         for (size_t i = 0; i < sizeof(struct rf_rec); i += RF_LINE) {
             __builtin_prefetch(rec + i, 1);
         }
@@ -56,10 +61,11 @@ static inline void rf_prefetch_rec(const struct rf_map *map, uint64_t hint)
 }
 
 /* The lines of the lane that the next record will be written to. */
-static inline void rf_prefetch_lane(const struct rf_actor *actor)
+__attribute__((always_inline)) static inline void rf_prefetch_lane(const struct rf_actor *actor)
 {
     uint64_t end = atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed);
     const uint8_t *at = rf_lane_unit(actor->map, actor->lane, end);
+#pragma GCC unroll 8
     for (size_t i = 0; i < 5; i++) {
         __builtin_prefetch(at + i * RF_LINE, 1);
     }
@@ -68,9 +74,18 @@ static inline void rf_prefetch_lane(const struct rf_actor *actor)
 /* --- stages --- */
 
 void rf_op_begin(struct rf_op *op, struct rf_actor *actor);
-/* Finds and locks a shard (hint: 0, or what a lease carries); RF_NOT_FOUND if it is not there for this tenant. Sets run, rec and view. */
-rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard,
+/* Finds and locks a shard (hint: 0, or what a lease carries); RF_NOT_FOUND if it is not there for
+ * this tenant. Sets run and rec. */
+rf_status rf_op_lock_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run, uint64_t shard,
                            uint64_t hint, rf_detail *detail);
+/* The same, and the view. */
+static inline rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t run,
+                                         uint64_t shard, uint64_t hint, rf_detail *detail)
+{
+    rf_status status = rf_op_lock_shard(op, tenant, run, shard, hint, detail);
+    return status != RF_OK ? status
+                           : rf_rec_view(op->map, op->rec, op->run, tenant, &op->view, detail);
+}
 /* The same for a slot of a run that was found before; *gone tells that it is not that shard. */
 rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uint32_t shard_slot,
                           bool *gone, rf_detail *detail);

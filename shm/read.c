@@ -18,7 +18,7 @@
 /* An observer has no member slot and can't help anybody out. */
 static struct rf_actor *actor_of(struct rf_handle *h)
 {
-    return h->read_only ? NULL : &h->actor;
+    return h->store.read_only ? NULL : &h->actor;
 }
 
 /* --- runs --- */

@@ -242,6 +242,7 @@ rf_status rf_rec_make(struct rf_actor *actor, struct rf_rec *rec, const struct r
     };
     if (!rf_cursor_fits(&made->cursor)) {
         b.cursor_ref = rec->body.cursor_ref;
+        b.cursor_out = 1;
     }
     if (!rf_spec_fits(&made->spec)) {
         b.spec_ref = rec->body.spec_ref;
@@ -278,11 +279,13 @@ static void write_cursor(struct rf_rec *rec, const struct rf_desc *d, const rf_c
     STORE(b->has_key, (uint8_t)(c->key.data != NULL));
     if ((d->redo & RF_REDO_CURSOR_OUT) != 0) {
         rf_words_store(&b->cursor_ref, &d->blocks[0], sizeof(d->blocks[0]));
+        STORE(b->cursor_out, 1);
         return;
     }
-    if (__atomic_load_n(&b->cursor_ref.block, __ATOMIC_RELAXED) != 0) {
+    if (__atomic_load_n(&b->cursor_out, __ATOMIC_RELAXED) != 0) {
         const struct rf_block_ref none = {0};
         rf_words_store(&b->cursor_ref, &none, sizeof(none));
+        STORE(b->cursor_out, 0);
     }
     store_cursor(rec->cursor_bytes, c);
 }

@@ -638,6 +638,18 @@ static rf_status look_for_region(struct site *site, const struct rf_region_optio
     return status;
 }
 
+/* The strides are the sizes that the layout hash vouches for. */
+static void cache_sections(struct rf_map *map)
+{
+    const struct rf_header *h = map->header;
+    map->extents = (struct rf_extent *)(void *)(map->base + h->extents.offset);
+    map->extent_count = h->extents.count;
+    map->extent_tags = (rf_word64 *)(void *)(map->base + h->extent_tags.offset);
+    map->runs = (struct rf_runrec *)(void *)(map->base + h->runs.offset);
+    map->run_count = h->runs.count;
+    map->lane_mask = h->lane_units - 1;
+}
+
 static rf_status map_region(struct site *site, bool read_only, struct rf_map **out,
                             rf_detail *detail)
 {
@@ -660,6 +672,7 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
     /* A child must not reach into the region through its parent's mapping. */
     madvise(map->base, (size_t)st.st_size, MADV_DONTFORK);
     map->header = (struct rf_header *)map->base;
+    cache_sections(map);
     map->bytes = (uint64_t)st.st_size;
     map->device = st.st_dev;
     map->inode = st.st_ino;

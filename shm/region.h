@@ -41,6 +41,15 @@ struct rf_map {
     struct rf_guardian *guardian; /* NULL until a handle wants one */
     uint32_t guarded;             /* handles that hang on it */
     struct rf_map *next;
+
+    /* What the header says about the sections that every call touches, at hand. */
+    struct rf_extent *extents;
+    rf_word64 *extent_tags;
+    struct rf_runrec *runs;
+    uint64_t extent_count;
+    uint64_t run_count;
+    uint64_t lane_mask; /* units - 1 */
+
     char *region_path;
     char *directory;
 };
@@ -110,7 +119,7 @@ static inline uint8_t *rf_lane_at(const struct rf_map *map, uint32_t slot)
 }
 static inline struct rf_runrec *rf_run_at(const struct rf_map *map, uint32_t slot)
 {
-    return rf_section_at(map, &map->header->runs, slot);
+    return slot < map->run_count ? &map->runs[slot] : NULL;
 }
 static inline struct rf_leaf *rf_leaf_at(const struct rf_map *map, uint32_t leaf)
 {
@@ -118,7 +127,7 @@ static inline struct rf_leaf *rf_leaf_at(const struct rf_map *map, uint32_t leaf
 }
 static inline struct rf_extent *rf_extent_at(const struct rf_map *map, uint32_t extent)
 {
-    return rf_section_at(map, &map->header->extents, extent);
+    return extent < map->extent_count ? &map->extents[extent] : NULL;
 }
 static inline struct rf_rec *rf_rec_at(const struct rf_map *map, uint32_t slot)
 {

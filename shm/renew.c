@@ -36,10 +36,15 @@ rf_status rf_renew_lease(struct rf_actor *actor, const rf_tenant *tenant, const 
         return RF_INVALID_TIME;
     }
     rf_status status =
-        rf_op_open_shard(&op, tenant, lease->run, lease->shard, lease->slot_hint, detail);
+        rf_op_lock_shard(&op, tenant, lease->run, lease->shard, lease->slot_hint, detail);
     if (status == RF_OK) {
         const struct rf_call call = {.tenant = tenant, .now = now, .lease = lease};
         const struct rf_env env = {.lease_duration = op.run->lease_duration};
+        /* A renewal looks at the scalars alone, and so does this view. */
+        op.view.tenant = tenant;
+        op.view.run = op.run->run;
+        op.view.shard = op.rec->shard;
+        op.view.state = &op.rec->body.state;
         status = rf_shard_renew(&op.view, &call, &env, &op.step, detail);
     }
     if (status == RF_OK && op.rec->body.listed != 0) {

@@ -49,6 +49,7 @@ static inline void rf_words_store(void *to, const void *from, size_t bytes)
 {
     rf_any64 *t = to;
     const rf_any64 *f = from;
+#pragma GCC unroll 8
     for (size_t i = 0; i < bytes / 8; i++) {
         __atomic_store_n(&t[i], f[i], __ATOMIC_RELAXED);
     }
@@ -68,6 +69,7 @@ static inline void rf_bytes_store(uint8_t *to, const uint8_t *from, size_t len)
 {
     size_t whole = len & ~(size_t)7;
     uint64_t word;
+#pragma GCC unroll 8
     for (size_t i = 0; i < whole; i += 8) {
         memcpy(&word, from + i, 8);
         __atomic_store_n((rf_any64 *)(void *)(to + i), word, __ATOMIC_RELAXED);
