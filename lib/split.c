@@ -131,7 +131,8 @@ rf_status rf_limit_check(uint64_t count, const struct rf_env *env, rf_detail *de
     }
     uint64_t total = rf_add_saturating(env->total_shards, count);
     if (total > env->total_limit) {
-        return rf_refuse_size(detail, RF_SHARD_LIMIT, total, env->total_limit);
+        /* Not the sum: how much others have is not this tenant's business. */
+        return rf_refuse_size(detail, RF_SHARD_LIMIT, count, env->total_limit);
     }
     return RF_OK;
 }

@@ -272,6 +272,7 @@ static void shard_limits_are_reached_and_not_passed(void)
     desk.env.total_shards = 18;
     TEST_ASSERT_EQUAL(RF_SHARD_LIMIT, rf_desk_split_replace(&desk, children, 3));
     TEST_ASSERT_EQUAL_UINT64(20, desk.detail.limit);
+    TEST_ASSERT_EQUAL_UINT64(3, desk.detail.size); /* what was asked for, not what others have */
     desk.env.total_shards = UINT64_MAX;
     desk.env.total_limit = UINT64_MAX - 1;
     TEST_ASSERT_EQUAL(RF_SHARD_LIMIT, rf_desk_split_replace(&desk, children, 3));
