@@ -36,10 +36,17 @@ static inline rf_status rf_cursor_check(const rf_cursor *cursor, const rf_cursor
     if (cursor->token.len > RF_TOKEN_MAX) {
         return rf_refuse_size(detail, RF_TOKEN_TOO_LARGE, cursor->token.len, RF_TOKEN_MAX);
     }
-    if (stored->key.data != NULL && rf_bytes_compare(cursor->key, stored->key) < 0) {
-        return rf_refuse_size(detail, RF_CURSOR_REGRESSION, cursor->key.len, RF_KEY_MAX);
+    bool inside;
+    if (stored->key.data != NULL) {
+        if (rf_bytes_compare(cursor->key, stored->key) < 0) {
+            return rf_refuse_size(detail, RF_CURSOR_REGRESSION, cursor->key.len, RF_KEY_MAX);
+        }
+        /* Not below a key that is inside: only the end is left to look at. */
+        inside = range->end.len == 0 || rf_bytes_compare(cursor->key, range->end) < 0;
+    } else {
+        inside = rf_range_holds(range, cursor->key);
     }
-    if (!rf_range_holds(range, cursor->key)) {
+    if (!inside) {
         return rf_refuse_size(detail, RF_CURSOR_OUT_OF_BOUNDS, cursor->key.len, RF_KEY_MAX);
     }
     return RF_OK;
