@@ -12,6 +12,8 @@
 #include "seq.h"
 #include "sweep.h"
 
+#define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
+
 static rf_status finish(struct rf_op *op, rf_op_class class, rf_status status,
                         const struct rf_run_step *step, uint64_t now, rf_result *result)
 {
@@ -155,7 +157,10 @@ static rf_status take_run_slot(struct rf_op *op, rf_detail *detail)
         }
         struct rf_runrec *run = rf_run_at(map, slot);
         uint64_t unused = 0;
-        if (atomic_load_explicit(&run->tag, memory_order_relaxed) != 0) {
+        /* A free slot may still be locked by who freed it, or by somebody with an old number; if he
+         * is stopped, that must not be in the way of new runs. */
+        if (atomic_load_explicit(&run->tag, memory_order_relaxed) != 0 ||
+            !rf_lock_is_free(map, &run->lock)) {
             continue;
         }
         d->run_slot = slot;
@@ -176,19 +181,21 @@ static rf_status take_run_slot(struct rf_op *op, rf_detail *detail)
 }
 
 /* The parts of a run that stay as they are, and the index entry. Nobody can see it yet; somebody
- * with an old slot number may be waiting in the lock, which therefore is not touched. */
+ * with an old slot number may be waiting in the lock, which therefore is not reset. */
 static rf_status fill_run_slot(struct rf_op *op, const rf_tenant *tenant, uint64_t run,
                                const rf_run_config *config, uint64_t hash, rf_detail *detail)
 {
     struct rf_runrec *r = op->run;
     uint32_t odd = rf_seq_open(&r->seq);
     const struct rf_run_body empty = {.version = r->body.version};
-    r->run = run;
-    r->tenant = *tenant;
-    r->lease_duration = config->lease_duration;
-    r->has_max_retries = config->has_max_retries;
-    r->max_retries = config->has_max_retries ? config->max_retries : 0;
-    r->semantics = (uint8_t)config->semantics;
+    _Alignas(8) const rf_tenant name = *tenant;
+    /* Somebody with an old slot number may be reading. */
+    STORE(r->run, run);
+    rf_words_store(&r->tenant, &name, sizeof(name));
+    STORE(r->lease_duration, config->lease_duration);
+    STORE(r->has_max_retries, (uint8_t)config->has_max_retries);
+    STORE(r->max_retries, config->has_max_retries ? config->max_retries : 0);
+    STORE(r->semantics, (uint8_t)config->semantics);
     rf_words_store(&r->body, &empty, sizeof(empty));
     atomic_store_explicit(&r->status, RF_RUN_INITIALIZING, memory_order_relaxed);
     atomic_store_explicit(&r->count, 0, memory_order_relaxed);
@@ -209,7 +216,8 @@ static rf_status fill_run_slot(struct rf_op *op, const rf_tenant *tenant, uint64
     return rf_index_enter_run(op->actor, hash, op->run_slot, detail);
 }
 
-/* TAKING, a run slot, its contents. */
+/* TAKING, a run slot, its lock, its contents. Without the lock others would change the run from the
+ * moment that it is visible, and if its maker died before IDLE, the redo would take that back. */
 static rf_status make_run(struct rf_op *op, const rf_tenant *tenant, uint64_t run,
                           const rf_run_config *config, uint64_t hash, rf_detail *detail)
 {
@@ -217,6 +225,10 @@ static rf_status make_run(struct rf_op *op, const rf_tenant *tenant, uint64_t ru
     op->run_slot = UINT32_MAX;
     rf_op_take(op);
     rf_status status = take_run_slot(op, detail);
+    if (status == RF_OK) {
+        status = rf_lock(op->actor, &op->run->lock, RF_LOCK_RUN, detail);
+        op->run_locked = status == RF_OK;
+    }
     if (status == RF_OK) {
         status = fill_run_slot(op, tenant, run, config, hash, detail);
     }
