@@ -32,6 +32,11 @@ uint32_t rf_lock_holder_pid(const struct rf_map *map, const rf_word32 *word)
 {
     uint32_t w = atomic_load_explicit(word, memory_order_relaxed);
     const struct rf_member *m = w == 0 ? NULL : rf_member_at(map, rf_id_slot(w));
+    if (m != NULL && rf_is_dead(m)) {
+        /* What the dead held is held up by who settles it. */
+        uint64_t reaper = atomic_load_explicit(&m->reaper, memory_order_relaxed);
+        m = reaper == 0 ? m : rf_member_at(map, rf_id_slot((uint32_t)reaper));
+    }
     return m == NULL ? 0 : atomic_load_explicit(&m->pid, memory_order_relaxed);
 }
 
