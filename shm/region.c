@@ -209,8 +209,21 @@ static bool is_plain_name(const char *store)
     return strchr(store, '/') == NULL && strcmp(store, ".") != 0 && strcmp(store, "..") != 0;
 }
 
-static rf_status open_directory(const char *store, bool create, struct site *site,
-                                rf_detail *detail)
+/* A store that was made for a group lets it at all its files: the directory, `lock`, `store` and the
+ * region. */
+static mode_t file_mode(const struct rf_region_options *options)
+{
+    return options->has_group ? 0660 : 0600;
+}
+
+static bool give_access(int fd, mode_t mode, const struct rf_region_options *options)
+{
+    return (!options->has_group || fchown(fd, (uid_t)-1, (gid_t)options->group) == 0) &&
+           fchmod(fd, mode) == 0;
+}
+
+static rf_status open_directory(const char *store, const struct rf_region_options *options,
+                                struct site *site, rf_detail *detail)
 {
     int n = is_plain_name(store) ? asprintf(&site->directory, "/dev/shm/ringfence-%s", store)
                                  : asprintf(&site->directory, "%s", store);
@@ -218,7 +231,8 @@ static rf_status open_directory(const char *store, bool create, struct site *sit
         site->directory = NULL;
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
     }
-    if (create && mkdir(site->directory, 0700) != 0 && errno != EEXIST) {
+    bool made = options->create && mkdir(site->directory, 0700) == 0;
+    if (options->create && !made && errno != EEXIST) {
         return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
                          "making the directory %.120s", site->directory);
     }
@@ -229,15 +243,25 @@ static rf_status open_directory(const char *store, bool create, struct site *sit
                                              : RF_IO_ERROR;
         return rf_refuse(detail, status, errno, "opening the directory %.120s", site->directory);
     }
+    if (made && options->has_group && !give_access(site->dir_fd, 0770, options)) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.120s",
+                         site->directory);
+    }
     return RF_OK;
 }
 
 static rf_status open_lock(struct site *site, const struct rf_region_options *options,
                            rf_detail *detail)
 {
-    int flags = options->create ? O_RDWR | O_CREAT : options->read_only ? O_RDONLY : O_RDWR;
-    site->lock_fd = openat(site->dir_fd, "lock", flags | O_CLOEXEC | O_NOFOLLOW,
-                           options->has_group ? 0660 : 0600);
+    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW;
+    site->lock_fd = openat(site->dir_fd, "lock", flags);
+    if (site->lock_fd < 0 && errno == ENOENT && options->create) {
+        site->lock_fd = openat(site->dir_fd, "lock", flags | O_CREAT, file_mode(options));
+        if (site->lock_fd >= 0 && !give_access(site->lock_fd, file_mode(options), options)) {
+            return rf_refuse(detail, RF_PERMISSION_DENIED, errno,
+                             "setting the access of %.120s/lock", site->directory);
+        }
+    }
     if (site->lock_fd < 0) {
         rf_status status = errno == ENOENT                     ? RF_NOT_FOUND
                            : errno == EACCES || errno == ELOOP ? RF_PERMISSION_DENIED
@@ -300,12 +324,13 @@ static rf_status read_store_file(struct site *site, rf_detail *detail)
 }
 
 /* Replaces `store` durably: a fence floor rests on its incarnation. */
-static rf_status write_store_file(struct site *site, rf_detail *detail)
+static rf_status write_store_file(struct site *site, const struct rf_region_options *options,
+                                  rf_detail *detail)
 {
     hash_store_file(&site->store, site->store.hash);
     int fd = openat(site->dir_fd, "store.new",
                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 &&
+    bool ok = fd >= 0 && give_access(fd, file_mode(options), options) &&
               write(fd, &site->store, sizeof(site->store)) == (ssize_t)sizeof(site->store) &&
               fsync(fd) == 0;
     int error = errno;
@@ -448,7 +473,7 @@ static rf_status fill_header(struct site *site, struct rf_header *h,
     h->hash_seed = random[2];
     h->incarnation = incarnation;
     h->owner_uid = geteuid();
-    h->mode = o->has_group ? 0660 : 0600;
+    h->mode = file_mode(o);
     h->time_base = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
     h->time_namespace = time_namespace_offset();
     atomic_store(&h->epoch, 1);
@@ -480,7 +505,7 @@ static rf_status build(struct site *site, const struct rf_region_options *option
                        rf_detail *detail)
 {
     struct rf_header probe = {0};
-    mode_t mode = options->has_group ? 0660 : 0600;
+    mode_t mode = file_mode(options);
     if (unlink(site->region_path) != 0 && errno != ENOENT) {
         return rf_refuse(detail,
                          errno == EPERM || errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR,
@@ -492,8 +517,7 @@ static rf_status build(struct site *site, const struct rf_region_options *option
                          "making the region %.110s", site->region_path);
     }
     site->region_fd = fd;
-    if (fchmod(fd, mode) != 0 ||
-        (options->has_group && fchown(fd, (uid_t)-1, (gid_t)options->group) != 0)) {
+    if (!give_access(fd, mode, options)) {
         return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.110s",
                          site->region_path);
     }
@@ -515,7 +539,7 @@ static rf_status build(struct site *site, const struct rf_region_options *option
     memcpy(base, &probe, sizeof(probe));
     fill_fixed(base);
     RF_POINT("region.filled");
-    status = write_store_file(site, detail);
+    status = write_store_file(site, options, detail);
     if (status == RF_OK) {
         RF_POINT("region.named");
         atomic_store_explicit(&((struct rf_header *)base)->version, RF_REGION_VERSION,
@@ -691,13 +715,26 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
 /* How long an opener waits for somebody else's building. */
 #define BUILD_WAIT_NS 5000000000ull
 
+/* A lock on a file that was removed with its store keeps nobody out. */
+static bool was_destroyed(const struct site *site)
+{
+    struct stat st;
+    return fstat(site->lock_fd, &st) != 0 || st.st_nlink == 0;
+}
+
+/* *gone: the store was destroyed after it was found; look for it again. */
 static rf_status settle_region(struct site *site, const struct rf_region_options *options,
-                               rf_detail *detail)
+                               bool *gone, rf_detail *detail)
 {
     uint64_t until = rf_monotonic_ns() + BUILD_WAIT_NS;
     for (;;) {
         enum found found = FOUND_NONE;
         if (flock(site->lock_fd, LOCK_SH | LOCK_NB) == 0) {
+            *gone = was_destroyed(site);
+            if (*gone) {
+                return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s was destroyed just now",
+                                 site->directory);
+            }
             rf_status status = look_for_region(site, options, &found, detail);
             if (status != RF_OK || found == FOUND_GOOD) {
                 return status; /* attached: the shared lock is kept */
@@ -711,6 +748,9 @@ static rf_status settle_region(struct site *site, const struct rf_region_options
          * between finds the same state and decides the same. */
         if (options->create && flock(site->lock_fd, LOCK_EX | LOCK_NB) == 0) {
             RF_POINT("region.alone");
+            if (was_destroyed(site)) {
+                continue;
+            }
             rf_status status = look_for_region(site, options, &found, detail);
             if (status == RF_OK && found != FOUND_GOOD) {
                 status = read_store_file(site, detail);
@@ -772,31 +812,48 @@ static rf_status share_or_map(struct site *site, const struct rf_region_options 
     return status;
 }
 
+/* Everything up to the lock. *gone as for settle_region. */
+static rf_status open_site(const char *store, const struct rf_region_options *options,
+                           struct site *site, bool *gone, rf_detail *detail)
+{
+    *site = (struct site){.dir_fd = -1, .lock_fd = -1, .region_fd = -1};
+    rf_status status = open_directory(store, options, site, detail);
+    if (status == RF_OK) {
+        status = open_lock(site, options, detail);
+    }
+    *gone = status == RF_NOT_FOUND; /* who creates finds what it has made, or it was destroyed */
+    if (status == RF_OK) {
+        status = name_region(site, options->region_path, detail);
+    }
+    return status;
+}
+
 rf_status rf_region_open(const char *store, const struct rf_region_options *options,
                          struct rf_map **map, rf_detail *detail)
 {
-    struct site site = {.dir_fd = -1, .lock_fd = -1, .region_fd = -1};
+    struct site site;
+    uint64_t until = rf_monotonic_ns() + BUILD_WAIT_NS;
+    bool gone;
     rf_status status = check_options(options, detail);
-    if (status == RF_OK) {
-        status = open_directory(store, options->create, &site, detail);
+    if (status != RF_OK) {
+        return status;
     }
-    if (status == RF_OK) {
-        status = open_lock(&site, options, detail);
+    for (;;) {
+        status = open_site(store, options, &site, &gone, detail);
+        if (status == RF_OK) {
+            status = read_boot_id(site.boot_id, detail);
+        }
+        if (status == RF_OK) {
+            status = settle_region(&site, options, &gone, detail);
+        }
+        if (status == RF_OK) {
+            status = share_or_map(&site, options, map, detail);
+        }
+        close_site(&site);
+        if (!gone || !options->create || rf_monotonic_ns() > until) {
+            return status;
+        }
     }
-    if (status == RF_OK) {
-        status = name_region(&site, options->region_path, detail);
-    }
-    if (status == RF_OK) {
-        status = read_boot_id(site.boot_id, detail);
-    }
-    if (status == RF_OK) {
-        status = settle_region(&site, options, detail);
-    }
-    if (status == RF_OK) {
-        status = share_or_map(&site, options, map, detail);
-    }
-    close_site(&site);
-    return status;
 }
 
 void rf_region_close(struct rf_map *map)
@@ -823,18 +880,17 @@ void rf_region_close(struct rf_map *map)
 
 rf_status rf_region_destroy(const char *store, const char *region_path, rf_detail *detail)
 {
-    struct site site = {.dir_fd = -1, .lock_fd = -1, .region_fd = -1};
-    const struct rf_region_options options = {.create = false};
-    rf_status status = open_directory(store, false, &site, detail);
-    if (status == RF_OK) {
-        status = open_lock(&site, &options, detail);
-    }
-    if (status == RF_OK) {
-        status = name_region(&site, region_path, detail);
-    }
+    struct site site;
+    const struct rf_region_options options = {.create = false, .region_path = region_path};
+    bool gone;
+    rf_status status = open_site(store, &options, &site, &gone, detail);
     if (status == RF_OK && flock(site.lock_fd, LOCK_EX | LOCK_NB) != 0) {
         status = rf_refuse(detail, RF_BUSY, 0, "%.120s is in use; end its processes first",
                            site.directory);
+    }
+    if (status == RF_OK && was_destroyed(&site)) {
+        status =
+            rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s was destroyed just now", site.directory);
     }
     if (status == RF_OK && unlink(site.region_path) != 0 && errno != ENOENT) {
         status = rf_refuse(detail, RF_PERMISSION_DENIED, errno, "removing the region %.110s",
