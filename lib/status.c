@@ -109,7 +109,9 @@ static void __attribute__((format(printf, 2, 3))) say(struct sentence *s, const 
 size_t rf_explain(rf_status status, const rf_detail *d, char *out, size_t out_size)
 {
     struct sentence s = {.out = out, .size = out_size, .len = 0};
-    say(&s, "%s", rf_strerror(status));
+    /* A place is named only where a store was looked for; shards have none that may be told. */
+    bool store = status == RF_NOT_FOUND && d != NULL && d->where[0] != 0;
+    say(&s, "%s", store ? "there is no such store" : rf_strerror(status));
     if (d == NULL) {
         return s.len;
     }
