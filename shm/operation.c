@@ -14,6 +14,21 @@
 
 /* --- finding --- */
 
+/* Of a run slot that may be filled for another run meanwhile. */
+static bool is_tenants(const struct rf_runrec *run, const rf_tenant *tenant)
+{
+    _Alignas(8) rf_tenant name;
+    rf_words_load(&name, &run->tenant, sizeof(name));
+    return rf_tenant_equal(&name, tenant);
+}
+
+/* Whether what was read of the run since `live` was is all the same run's. */
+static bool still_live(const struct rf_runrec *run, uint64_t live)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&run->live, memory_order_relaxed) == live;
+}
+
 rf_status rf_find_run(const struct rf_map *map, const rf_tenant *tenant, uint64_t run,
                       uint32_t *slot, uint64_t *uid)
 {
@@ -26,8 +41,8 @@ rf_status rf_find_run(const struct rf_map *map, const rf_tenant *tenant, uint64_
         }
         /* acquire: pairs with the store in rf_apply; the name is fixed while it lives. */
         uint64_t live = atomic_load_explicit(&r->live, memory_order_acquire);
-        if (live != 0 && r->run == run && rf_tenant_equal(&r->tenant, tenant) &&
-            atomic_load_explicit(&r->live, memory_order_acquire) == live) {
+        if (live != 0 && __atomic_load_n(&r->run, __ATOMIC_RELAXED) == run &&
+            is_tenants(r, tenant) && still_live(r, live)) {
             *slot = candidate;
             *uid = live;
             return RF_OK;
@@ -245,7 +260,7 @@ void rf_op_env_limits(struct rf_op *op, const rf_tenant *tenant, uint64_t adding
             n += atomic_load_explicit(&run->pending, memory_order_seq_cst);
         }
         env->total_shards += n;
-        if (rf_tenant_equal(&run->tenant, tenant)) {
+        if (is_tenants(run, tenant)) {
             env->tenant_shards += n;
         }
     }
