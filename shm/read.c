@@ -229,6 +229,12 @@ rf_status rf_shm_get_shard(rf_store *store, const rf_tenant *tenant, uint64_t ru
         return RF_NOT_FOUND;
     }
     rf_status status = rf_rec_read(h->map, actor_of(h), rf_rec_at(h->map, slot), h->copy, detail);
+    /* Its bytes were its own as long as its run was there: a purge gives them back without touching
+     * the record. */
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&rf_run_at(h->map, run_slot)->live, memory_order_relaxed) != uid) {
+        return RF_NOT_FOUND;
+    }
     if (status != RF_OK) {
         return status;
     }
@@ -319,7 +325,8 @@ static rf_status scan_run(struct scan *s, rf_detail *detail)
         }
     }
     /* Purged under the scan: what it saw belongs to nothing. */
-    if (atomic_load_explicit(&s->run->live, memory_order_acquire) != s->uid) {
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&s->run->live, memory_order_relaxed) != s->uid) {
         status = RF_RUN_NOT_FOUND;
     }
     free(s->seen);
