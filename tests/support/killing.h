@@ -9,6 +9,7 @@
 #ifndef RF_TEST_KILLING_H
 #define RF_TEST_KILLING_H
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -42,6 +43,7 @@ struct victim {
     _Atomic uint32_t hits;
     _Atomic uint32_t fired;
     _Atomic uint32_t finished;
+    _Atomic uint32_t gone;
     const char *where; /* literals: at the same place in every child */
     rf_lease lease;
     rf_status status;

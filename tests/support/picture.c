@@ -57,6 +57,7 @@ struct gather {
     struct picture *picture;
     uint64_t floor;
     bool versions;
+    bool peeking; /* what is read twice may differ, and may be busy */
     rf_store *store;
     const rf_tenant *tenant;
     uint64_t run;
@@ -182,8 +183,10 @@ static bool add_shard(void *context, const rf_shard_info *s)
     say_shard(p, s, g->floor, g->versions);
     judge_shard(p, s);
     judge_range(g, s);
-    judge_children(g, s);
-    judge_alone(g, s, from);
+    if (!g->peeking) {
+        judge_children(g, s);
+        judge_alone(g, s, from);
+    }
     g->counted[s->status & 3]++;
     g->total++;
     g->available += s->status == RF_SHARD_ACTIVE && !(s->leased && g->now < s->deadline);
@@ -282,6 +285,54 @@ rf_status picture_take(struct picture *p, rf_store *store, const rf_tenant *tena
         judge_run(&g, &info, &capacity);
     }
     return status;
+}
+
+rf_status picture_peek(struct picture *p, rf_store *store, const rf_tenant *tenant, uint64_t run,
+                       uint64_t now, uint64_t fence_floor)
+{
+    struct gather g = {.picture = p,
+                       .floor = fence_floor,
+                       .versions = true,
+                       .peeking = true,
+                       .store = store,
+                       .tenant = tenant,
+                       .run = run,
+                       .now = now};
+    rf_run_info info;
+    *p = (struct picture){0};
+    say(p, "picture\n");
+    rf_status status = rf_get_run(store, tenant, run, &info, NULL);
+    if (status == RF_OK) {
+        say_run(p, &info);
+        status = rf_list_shards(store, now, tenant, run, RF_LIST_ALL, add_shard, &g, NULL);
+    }
+    if (status == RF_RUN_NOT_FOUND) {
+        say(p, "no run\n");
+        return RF_OK;
+    }
+    if (status == RF_OK && g.gaps != 0) {
+        blame(p, run, "S10: the ranges do not follow one another");
+    }
+    if (status == RF_OK && g.spawned != g.with_parent) {
+        blame(p, run, "S7: a split was seen by halves");
+    }
+    return status;
+}
+
+bool picture_is_of(const struct picture *p, const struct picture *a, const struct picture *b)
+{
+    for (const char *line = p->text; *line != 0; line += strcspn(line, "\n") + 1) {
+        char *one = strndup(line, strcspn(line, "\n") + 1);
+        if (one == NULL) {
+            abort();
+        }
+        bool known = strstr(a->text, one) != NULL || strstr(b->text, one) != NULL;
+        free(one);
+        if (!known) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void picture_free(struct picture *p)

@@ -24,6 +24,12 @@ struct picture {
  * too. */
 rf_status picture_take(struct picture *p, rf_store *store, const rf_tenant *tenant, uint64_t run,
                        uint64_t now, uint64_t fence_floor, bool versions);
+/* The same without a sweep and without numbers that are read on their own: takes no lock, so it can
+ * be had while others are stopped in the middle of something. RF_BUSY if some of it can't be read. */
+rf_status picture_peek(struct picture *p, rf_store *store, const rf_tenant *tenant, uint64_t run,
+                       uint64_t now, uint64_t fence_floor);
+/* Whether every line of it is one of a or of b. */
+bool picture_is_of(const struct picture *p, const struct picture *a, const struct picture *b);
 void picture_free(struct picture *p);
 
 /* The first line where they differ, both sides, in static memory. */
