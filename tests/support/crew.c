@@ -263,16 +263,47 @@ uint64_t crew_sleeps(pid_t pid)
     return value;
 }
 
-bool crew_asleep(pid_t pid)
+/* The state letter in a stat file, 0 if it is gone. */
+static char state_in(const char *path)
 {
-    char path[64], text[512] = {0};
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    char text[512] = {0};
     FILE *f = fopen(path, "re");
     if (f == NULL) {
-        return false;
+        return 0;
     }
     size_t n = fread(text, 1, sizeof(text) - 1, f);
     fclose(f);
     const char *after = n == 0 ? NULL : strrchr(text, ')');
-    return after != NULL && after[1] == ' ' && after[2] == 'S';
+    return after != NULL && after[1] == ' ' ? after[2] : 0;
+}
+
+bool crew_asleep(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    return state_in(path) == 'S';
+}
+
+static bool has_stopped(void *context)
+{
+    char path[300];
+    bool stopped = true;
+    struct dirent *task;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)*(pid_t *)context);
+    DIR *tasks = opendir(path);
+    while (tasks != NULL && stopped && (task = readdir(tasks)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)*(pid_t *)context,
+                 task->d_name);
+        stopped = task->d_name[0] == '.' || state_in(path) == 'T';
+    }
+    if (tasks != NULL) {
+        closedir(tasks);
+    }
+    return stopped;
+}
+
+void crew_stop(pid_t pid)
+{
+    kill(pid, SIGSTOP);
+    CREW_CHECK(crew_until(has_stopped, &pid, 10000), "process %d does not stop", (int)pid);
 }

@@ -58,6 +58,9 @@ void crew_kill(pid_t pid);
 /* What a process and its threads do now, on stderr. */
 void crew_tell(pid_t pid);
 
+/* Stops it, and returns when all its threads have stopped: until then they still take wakes. */
+void crew_stop(pid_t pid);
+
 /* Voluntary context switches of the process's main thread so far: how often it went to sleep. */
 uint64_t crew_sleeps(pid_t pid);
 /* Whether its main thread is asleep. */
