@@ -42,7 +42,8 @@ static uint32_t take_tag(const struct rf_map *map, const struct rf_section *tags
                          uint64_t uid, rf_word32 *place, uint32_t bias)
 {
     uint32_t count = (uint32_t)tags->count;
-    uint32_t start = atomic_load_explicit(hint, memory_order_relaxed) % count;
+    uint32_t seen = atomic_load_explicit(hint, memory_order_relaxed);
+    uint32_t start = seen % count;
     for (uint32_t n = 0; n < count; n++) {
         uint32_t i = start + n < count ? start + n : start + n - count;
         rf_word64 *tag = rf_section_at(map, tags, i);
@@ -56,7 +57,7 @@ static uint32_t take_tag(const struct rf_map *map, const struct rf_section *tags
         if (atomic_compare_exchange_strong_explicit(tag, &unused, uid, memory_order_acq_rel,
                                                     memory_order_relaxed)) {
             RF_POINT("directory.taken");
-            atomic_store_explicit(hint, i + 1, memory_order_relaxed);
+            rf_hint_raise(hint, seen, i + 1);
             return i;
         }
     }
@@ -71,6 +72,18 @@ static void give_tag(rf_word64 *tag, uint64_t uid)
                                                 memory_order_relaxed);
         RF_POINT("directory.given");
     }
+}
+
+static void give_extent(struct rf_map *map, uint32_t extent, uint64_t uid)
+{
+    give_tag(extent_tag(map, extent), uid);
+    rf_hint_lower(&map->header->extent_hint, extent);
+}
+
+static void give_leaf(struct rf_map *map, uint32_t leaf, uint64_t uid)
+{
+    give_tag(leaf_tag(map, leaf), uid);
+    rf_hint_lower(&map->header->leaf_hint, leaf);
 }
 
 /* A fresh extent. Locks and sequence words stay as they are: somebody with an old hint may be
@@ -164,13 +177,13 @@ void rf_dir_undo(struct rf_map *map, struct rf_runrec *run, const struct rf_desc
     for (uint32_t j = d->extent_from; j < d->extent_to; j++) {
         uint32_t extent = extent_at(map, run, j);
         if (extent < map->header->extents.count) {
-            give_tag(extent_tag(map, extent), d->run_uid);
+            give_extent(map, extent, d->run_uid);
         }
     }
     for (uint32_t k = d->leaf_from; k < d->leaf_to && k < RF_RUN_LEAVES; k++) {
         uint32_t leaf = atomic_load_explicit(&run->leaf[k], memory_order_acquire);
         if (leaf != 0) {
-            give_tag(leaf_tag(map, leaf - 1), d->run_uid);
+            give_leaf(map, leaf - 1, d->run_uid);
         }
     }
 }
@@ -188,10 +201,10 @@ void rf_dir_drop(struct rf_map *map, struct rf_runrec *run, uint64_t uid)
         for (uint32_t i = 0; i < RF_LEAF_EXTENTS; i++) {
             uint32_t extent = atomic_load_explicit(&leaf->extent[i], memory_order_relaxed);
             if (extent < map->header->extents.count) {
-                give_tag(extent_tag(map, extent), uid);
+                give_extent(map, extent, uid);
             }
         }
-        give_tag(tag, uid);
+        give_leaf(map, number - 1, uid);
     }
 }
 

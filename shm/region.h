@@ -98,6 +98,27 @@ bool rf_region_index_present(const struct rf_map *map, uint64_t bucket);
 /* Bytes of shared memory taken so far. */
 uint64_t rf_region_taken(const struct rf_map *map);
 
+/*
+ * Where to look first for something free. What was given back is taken again before memory that was
+ * never used, so that a purge makes room and a store grows only as far as it was ever filled: giving
+ * back lowers the hint, and taking raises it only if nobody has lowered it since it was read. A hint
+ * that a death left too high is made good when the search wraps; any value is safe.
+ */
+static inline void rf_hint_lower(rf_word32 *hint, uint32_t to)
+{
+    uint32_t seen = atomic_load_explicit(hint, memory_order_relaxed);
+    while (to < seen && !atomic_compare_exchange_weak_explicit(
+                            hint, &seen, to, memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+static inline void rf_hint_raise(rf_word32 *hint, uint32_t seen, uint32_t to)
+{
+    if (to != seen) {
+        atomic_compare_exchange_strong_explicit(hint, &seen, to, memory_order_relaxed,
+                                                memory_order_relaxed);
+    }
+}
+
 /* --- addresses; a number that is out of bounds gives NULL --- */
 
 static inline void *rf_section_at(const struct rf_map *map, const struct rf_section *section,

@@ -103,25 +103,25 @@ rf_status rf_slab_take(struct rf_actor *actor, uint64_t tag, size_t bytes, struc
     uint32_t class = class_for(bytes);
     uint32_t pages = (uint32_t)map->header->slab_classes.count;
     rf_word32 *hint = &map->header->slab_hint[class];
-    uint32_t start = atomic_load_explicit(hint, memory_order_relaxed) % pages;
+    uint32_t seen = atomic_load_explicit(hint, memory_order_relaxed);
+    rf_status cut = RF_OK; /* once no page can be had, only the ones that are there */
     ref->bytes = (uint32_t)bytes;
     for (uint32_t n = 0; n < pages; n++) {
-        uint32_t page = (start + n) % pages;
+        uint32_t page = (seen % pages + n) % pages;
         uint32_t c = atomic_load_explicit(class_at(map, page), memory_order_acquire);
-        if (c == 0) {
-            rf_status status = cut_page(actor, page, class, detail);
-            if (status != RF_OK) {
-                *ref = (struct rf_block_ref){0};
-                return status;
-            }
+        if (c == 0 && cut == RF_OK) {
+            cut = cut_page(actor, page, class, detail);
             c = atomic_load_explicit(class_at(map, page), memory_order_acquire);
         }
         if (c == class + 1 && take_in_page(map, page, class, tag, ref)) {
-            atomic_store_explicit(hint, page, memory_order_relaxed);
+            rf_hint_raise(hint, seen, page);
             return RF_OK;
         }
     }
     *ref = (struct rf_block_ref){0};
+    if (cut != RF_OK) {
+        return cut;
+    }
     return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, 0,
                      "no block of %zu bytes is left; purge runs or make the store with more bytes",
                      bytes);
@@ -130,13 +130,18 @@ rf_status rf_slab_take(struct rf_actor *actor, uint64_t tag, size_t bytes, struc
 void rf_slab_give(struct rf_map *map, const struct rf_block_ref *ref)
 {
     uint64_t expected = ref->tag;
-    if (rf_slab_capacity(map, ref) == 0 || expected == 0) {
+    size_t capacity = rf_slab_capacity(map, ref);
+    if (capacity == 0 || expected == 0) {
         return;
     }
     /* release: pairs with the take of the next user. */
-    atomic_compare_exchange_strong_explicit(tag_at(map, ref->block - 1), &expected, 0,
-                                            memory_order_acq_rel, memory_order_relaxed);
+    bool given = atomic_compare_exchange_strong_explicit(
+        tag_at(map, ref->block - 1), &expected, 0, memory_order_acq_rel, memory_order_relaxed);
     RF_POINT("slab.given");
+    if (given) {
+        rf_hint_lower(&map->header->slab_hint[class_for(capacity)],
+                      (ref->block - 1) / BLOCKS_PER_PAGE);
+    }
 }
 
 uint64_t rf_slab_used(const struct rf_map *map)
