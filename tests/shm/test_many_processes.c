@@ -6,6 +6,7 @@
  * RF_SEED=n repeats a run as far as that can be done, RF_SOAK=1 does ten times as much.
  */
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unity.h>
 
@@ -194,10 +195,213 @@ static void eight_processes_that_are_killed_and_stopped_keep_every_rule(void)
     run_farm("war", crew_amount(100000, 1000000), true);
 }
 
+/* --- reading while runs go away --- */
+
+struct churn {
+    char store[128];
+    _Atomic bool stop;
+    _Atomic uint64_t reads;
+    _Atomic uint64_t purges;
+};
+
+#define CHURN_SHARDS 64u
+#define CHURN_TOKEN  1500u
+
+/* Every byte of a token is the one that its key ends with. */
+static int read_what_goes_away(void *argument)
+{
+    struct churn *churn = argument;
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = farm_tenant(1);
+    rf_store *store = crew_open(churn->store, &(rf_options){.read_only = true});
+    struct rf_prng prng = {(uint64_t)getpid()};
+    while (!atomic_load(&churn->stop)) {
+        rf_shard_info info;
+        rf_detail detail = {0};
+        rf_status status = rf_get_shard(store, &tenant, 1 + rf_prng_below(&prng, 2),
+                                        1 + rf_prng_below(&prng, CHURN_SHARDS), &info, scratch,
+                                        sizeof(scratch), &detail);
+        CREW_CHECK(status == RF_OK || status == RF_NOT_FOUND, "get_shard answered %d: %s",
+                   (int)status, detail.where);
+        if (status != RF_OK || info.cursor.key.data == NULL) {
+            continue;
+        }
+        const uint8_t *token = info.cursor.token.data;
+        uint64_t key = farm_number(info.cursor.key);
+        CREW_CHECK(info.cursor.token.len == CHURN_TOKEN, "another token");
+        for (size_t i = 0; i < CHURN_TOKEN; i++) {
+            CREW_CHECK(token[i] == (uint8_t)key, "a torn token at byte %zu", i);
+        }
+        atomic_fetch_add(&churn->reads, 1);
+    }
+    rf_close(store);
+    return 0;
+}
+
+/* Makes a run, writes into all its shards, purges it, and begins again; two of these take turns with
+ * the same blocks. */
+static void make_and_purge(rf_store *store, struct churn *churn, uint64_t run, uint8_t mark)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = farm_tenant(1);
+    rf_shard_input inputs[CHURN_SHARDS];
+    struct farm_key keys[CHURN_SHARDS + 1];
+    rf_run_config config = {.lease_duration = 60 * RF_SECOND};
+    uint8_t token[CHURN_TOKEN];
+    memset(token, mark, sizeof(token));
+    for (uint64_t i = 0; i <= CHURN_SHARDS; i++) {
+        keys[i] = farm_key((i + 1) << 8);
+    }
+    for (uint32_t i = 0; i < CHURN_SHARDS; i++) {
+        inputs[i] = (rf_shard_input){
+            .shard = i + 1, .spec = {.start = {keys[i].bytes, 8}, .end = {keys[i + 1].bytes, 8}}};
+    }
+    CREW_CHECK(rf_create_run_with_shards(store, rf_now(store), &tenant, run, &config, inputs,
+                                         CHURN_SHARDS, rf_new_op(store), NULL) == RF_OK,
+               "create");
+    for (uint64_t i = 1; i <= CHURN_SHARDS; i++) {
+        rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+        struct farm_key key = farm_key(i << 8 | mark);
+        rf_cursor cursor = {.key = {key.bytes, 8}, .token = {token, sizeof(token)}};
+        CREW_CHECK(rf_acquire(store, rf_now(store), &tenant, run, i, 1, RF_BOUND, &grant, NULL) ==
+                       RF_OK,
+                   "acquire");
+        CREW_CHECK(rf_complete(store, rf_now(store), &tenant, &grant.lease, &cursor,
+                               rf_new_op(store), NULL) == RF_OK,
+                   "complete");
+    }
+    CREW_CHECK(rf_complete_run(store, rf_now(store), &tenant, run, rf_new_op(store), NULL) == RF_OK,
+               "end");
+    CREW_CHECK(rf_purge_run(store, rf_now(store), &tenant, run, NULL) == RF_OK, "purge");
+    atomic_fetch_add(&churn->purges, 1);
+}
+
+static void what_is_read_while_its_run_is_purged_is_whole_or_not_found(void)
+{
+    enum { READERS = 4 };
+    struct churn *churn = crew_shared(sizeof(*churn));
+    pid_t readers[READERS];
+    struct rf_prng prng = {rf_env_number("RF_SEED", 1)};
+    snprintf(churn->store, sizeof(churn->store), "%s", crew_store("churn"));
+    rf_store *store = crew_open(churn->store, &(rf_options){.create = true,
+                                                            .max_shards = 1000,
+                                                            .max_bytes = 4u << 20,
+                                                            .max_runs = 8,
+                                                            .max_members = 16});
+    for (unsigned i = 0; i < READERS; i++) {
+        readers[i] = crew_start(read_what_goes_away, churn);
+    }
+    uint64_t until = crew_ns() + crew_amount(2500, 30000) * RF_MILLISECOND;
+    while (crew_ns() < until) {
+        unsigned i = rf_prng_below(&prng, READERS);
+        kill(readers[i], SIGSTOP); /* in the middle of a reading, with luck */
+        make_and_purge(store, churn, 1 + rf_prng_below(&prng, 2),
+                       (uint8_t)(1 + rf_prng_below(&prng, 250)));
+        kill(readers[i], SIGCONT);
+        make_and_purge(store, churn, 1 + rf_prng_below(&prng, 2),
+                       (uint8_t)(1 + rf_prng_below(&prng, 250)));
+    }
+    atomic_store(&churn->stop, true);
+    for (unsigned i = 0; i < READERS; i++) {
+        TEST_ASSERT_EQUAL(0, crew_join(readers[i], 20000));
+    }
+    printf("%llu purges, %llu readings\n", (unsigned long long)atomic_load(&churn->purges),
+           (unsigned long long)atomic_load(&churn->reads));
+    rf_close(store);
+    crew_unshare(churn, sizeof(*churn));
+}
+
+/* --- S9 --- */
+
+struct cool {
+    char store[128];
+    uint64_t cooldown;
+    uint32_t claims_each;
+    _Atomic uint32_t count;
+    uint64_t claimed_at[4096];
+};
+
+/* Several processes claim in the name of the same few workers. */
+static int claim_for_one_worker(void *argument)
+{
+    struct cool *cool = argument;
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = farm_tenant(1);
+    rf_store *store = crew_open(cool->store, &(rf_options){0});
+    for (uint32_t n = 0; n < cool->claims_each;) {
+        rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+        rf_result result = {0};
+        uint64_t now = rf_now(store);
+        rf_status status = rf_claim(store, now, &tenant, 1, 42, RF_BOUND, 0, &grant, &result);
+        if (status == RF_THROTTLED) {
+            CREW_CHECK(result.detail.retry_after != 0, "throttled for no time");
+            continue;
+        }
+        CREW_CHECK(status == RF_OK, "a claim answered %d", (int)status);
+        cool->claimed_at[atomic_fetch_add(&cool->count, 1)] = now;
+        n++;
+        CREW_CHECK(rf_release(store, rf_now(store), &tenant, &grant.lease, NULL, rf_new_op(store),
+                              NULL) == RF_OK,
+                   "release");
+    }
+    rf_close(store);
+    return 0;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void two_claims_of_one_worker_are_a_cooldown_apart(void)
+{
+    struct cool *cool = crew_shared(sizeof(*cool));
+    struct farm_key keys[9];
+    rf_shard_input inputs[8];
+    rf_tenant tenant = farm_tenant(1);
+    rf_run_config config = {.lease_duration = 60 * RF_SECOND};
+    pid_t pids[4];
+    snprintf(cool->store, sizeof(cool->store), "%s", crew_store("cool"));
+    cool->cooldown = RF_MILLISECOND;
+    cool->claims_each = 100;
+    rf_store *store = crew_open(cool->store, &(rf_options){.create = true,
+                                                           .max_shards = 100,
+                                                           .max_runs = 2,
+                                                           .max_members = 16,
+                                                           .claim_cooldown = cool->cooldown});
+    for (uint32_t i = 0; i < 9; i++) {
+        keys[i] = farm_key(i + 1);
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        inputs[i] = (rf_shard_input){
+            .shard = i + 1, .spec = {.start = {keys[i].bytes, 8}, .end = {keys[i + 1].bytes, 8}}};
+    }
+    TEST_ASSERT_EQUAL(RF_OK, rf_create_run_with_shards(store, rf_now(store), &tenant, 1, &config,
+                                                       inputs, 8, 1, NULL));
+    for (unsigned i = 0; i < 4; i++) {
+        pids[i] = crew_start(claim_for_one_worker, cool);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        TEST_ASSERT_EQUAL(0, crew_join(pids[i], 60000));
+    }
+    rf_close(store);
+    uint32_t count = atomic_load(&cool->count);
+    TEST_ASSERT_EQUAL_UINT32(400, count);
+    qsort(cool->claimed_at, count, sizeof(uint64_t), by_time);
+    for (uint32_t i = 1; i < count; i++) {
+        TEST_ASSERT_GREATER_OR_EQUAL_UINT64(cool->cooldown,
+                                            cool->claimed_at[i] - cool->claimed_at[i - 1]);
+    }
+    crew_unshare(cool, sizeof(*cool));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(eight_processes_in_peace_keep_every_rule);
     RUN_TEST(eight_processes_that_are_killed_and_stopped_keep_every_rule);
+    RUN_TEST(what_is_read_while_its_run_is_purged_is_whole_or_not_found);
+    RUN_TEST(two_claims_of_one_worker_are_a_cooldown_apart);
     return UNITY_END();
 }
