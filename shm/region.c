@@ -36,11 +36,22 @@ rf_status rf_refuse(rf_detail *detail, rf_status status, int os_error, const cha
 
 /* --- the process, and its children --- */
 
+/* The directory lock of a store that is just being opened or destroyed by some thread. */
+struct site_lock {
+    int fd; /* opened and closed under rf_process.lock */
+    struct site_lock *next;
+};
+static struct site_lock *site_locks; /* under rf_process.lock */
+
 /* A child of fork shares the open file descriptions of the directory locks; while it kept them, the
  * store would look in use. Its copies of the maps are forgotten: the regions are not even mapped
  * there (MADV_DONTFORK). */
 static void in_child(void)
 {
+    for (struct site_lock *lock = site_locks; lock != NULL; lock = lock->next) {
+        close(lock->fd);
+    }
+    site_locks = NULL;
     for (struct rf_map *map = rf_process.maps; map != NULL; map = map->next) {
         close(map->lock_fd);
         close(map->fd);
@@ -180,7 +191,7 @@ static uint64_t clock_ns(clockid_t clock)
 /* What an open works on; filled step by step and released by close_site. */
 struct site {
     int dir_fd;
-    int lock_fd;
+    struct site_lock lock;
     int region_fd;
     char *directory;
     char *region_path;
@@ -189,14 +200,44 @@ struct site {
     uint8_t boot_id[16];
 };
 
+static void hold_lock(struct site *site, int flags, mode_t mode)
+{
+    pthread_mutex_lock(&rf_process.lock);
+    site->lock.fd = openat(site->dir_fd, "lock", flags, mode);
+    int error = errno;
+    if (site->lock.fd >= 0) {
+        site->lock.next = site_locks;
+        site_locks = &site->lock;
+    }
+    pthread_mutex_unlock(&rf_process.lock);
+    errno = error;
+}
+
+/* Under rf_process.lock. Returns the descriptor, -1 if there is none any more. */
+static int unhold_lock(struct site *site)
+{
+    int fd = site->lock.fd;
+    for (struct site_lock **at = &site_locks; fd >= 0 && *at != NULL; at = &(*at)->next) {
+        if (*at == &site->lock) {
+            *at = site->lock.next;
+            break;
+        }
+    }
+    site->lock.fd = -1;
+    return fd;
+}
+
 static void close_site(struct site *site)
 {
     if (site->region_fd >= 0) {
         close(site->region_fd);
     }
-    if (site->lock_fd >= 0) {
-        close(site->lock_fd);
+    pthread_mutex_lock(&rf_process.lock);
+    int lock_fd = unhold_lock(site);
+    if (lock_fd >= 0) {
+        close(lock_fd);
     }
+    pthread_mutex_unlock(&rf_process.lock);
     if (site->dir_fd >= 0) {
         close(site->dir_fd);
     }
@@ -254,15 +295,15 @@ static rf_status open_lock(struct site *site, const struct rf_region_options *op
                            rf_detail *detail)
 {
     int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW;
-    site->lock_fd = openat(site->dir_fd, "lock", flags);
-    if (site->lock_fd < 0 && errno == ENOENT && options->create) {
-        site->lock_fd = openat(site->dir_fd, "lock", flags | O_CREAT, file_mode(options));
-        if (site->lock_fd >= 0 && !give_access(site->lock_fd, file_mode(options), options)) {
+    hold_lock(site, flags, 0);
+    if (site->lock.fd < 0 && errno == ENOENT && options->create) {
+        hold_lock(site, flags | O_CREAT, file_mode(options));
+        if (site->lock.fd >= 0 && !give_access(site->lock.fd, file_mode(options), options)) {
             return rf_refuse(detail, RF_PERMISSION_DENIED, errno,
                              "setting the access of %.120s/lock", site->directory);
         }
     }
-    if (site->lock_fd < 0) {
+    if (site->lock.fd < 0) {
         rf_status status = errno == ENOENT                     ? RF_NOT_FOUND
                            : errno == EACCES || errno == ELOOP ? RF_PERMISSION_DENIED
                                                                : RF_IO_ERROR;
@@ -703,10 +744,10 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
     map->read_only = read_only;
     map->users = 1;
     map->fd = site->region_fd;
-    map->lock_fd = site->lock_fd;
+    map->lock_fd = unhold_lock(site); /* the map's from here on */
     map->region_path = site->region_path;
     map->directory = site->directory;
-    site->region_fd = site->lock_fd = -1;
+    site->region_fd = -1;
     site->region_path = site->directory = NULL;
     *out = map;
     return RF_OK;
@@ -719,7 +760,7 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
 static bool was_destroyed(const struct site *site)
 {
     struct stat st;
-    return fstat(site->lock_fd, &st) != 0 || st.st_nlink == 0;
+    return fstat(site->lock.fd, &st) != 0 || st.st_nlink == 0;
 }
 
 /* *gone: the store was destroyed after it was found; look for it again. */
@@ -729,7 +770,7 @@ static rf_status settle_region(struct site *site, const struct rf_region_options
     uint64_t until = rf_monotonic_ns() + BUILD_WAIT_NS;
     for (;;) {
         enum found found = FOUND_NONE;
-        if (flock(site->lock_fd, LOCK_SH | LOCK_NB) == 0) {
+        if (flock(site->lock.fd, LOCK_SH | LOCK_NB) == 0) {
             *gone = was_destroyed(site);
             if (*gone) {
                 return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s was destroyed just now",
@@ -746,7 +787,7 @@ static rf_status settle_region(struct site *site, const struct rf_region_options
         }
         /* Not an upgrade but a new request: flock drops the shared lock first. Whoever comes in
          * between finds the same state and decides the same. */
-        if (options->create && flock(site->lock_fd, LOCK_EX | LOCK_NB) == 0) {
+        if (options->create && flock(site->lock.fd, LOCK_EX | LOCK_NB) == 0) {
             RF_POINT("region.alone");
             if (was_destroyed(site)) {
                 continue;
@@ -773,7 +814,7 @@ static rf_status settle_region(struct site *site, const struct rf_region_options
                              "(another /dev/shm?)",
                              site->directory);
         }
-        flock(site->lock_fd, LOCK_UN);
+        flock(site->lock.fd, LOCK_UN);
         usleep(2000);
     }
 }
@@ -816,7 +857,7 @@ static rf_status share_or_map(struct site *site, const struct rf_region_options 
 static rf_status open_site(const char *store, const struct rf_region_options *options,
                            struct site *site, bool *gone, rf_detail *detail)
 {
-    *site = (struct site){.dir_fd = -1, .lock_fd = -1, .region_fd = -1};
+    *site = (struct site){.dir_fd = -1, .lock = {.fd = -1}, .region_fd = -1};
     rf_status status = open_directory(store, options, site, detail);
     if (status == RF_OK) {
         status = open_lock(site, options, detail);
@@ -866,12 +907,12 @@ void rf_region_close(struct rf_map *map)
             link = &(*link)->next;
         }
         *link = map->next;
+        close(map->fd);
+        close(map->lock_fd);
     }
     pthread_mutex_unlock(&rf_process.lock);
     if (last) {
         munmap(map->base, map->bytes);
-        close(map->fd);
-        close(map->lock_fd);
         free(map->region_path);
         free(map->directory);
         free(map);
@@ -883,8 +924,13 @@ rf_status rf_region_destroy(const char *store, const char *region_path, rf_detai
     struct site site;
     const struct rf_region_options options = {.create = false, .region_path = region_path};
     bool gone;
-    rf_status status = open_site(store, &options, &site, &gone, detail);
-    if (status == RF_OK && flock(site.lock_fd, LOCK_EX | LOCK_NB) != 0) {
+    uint64_t cookie;
+    rf_status status = rf_process_enter(&cookie, detail); /* for its handlers of fork */
+    if (status != RF_OK) {
+        return status;
+    }
+    status = open_site(store, &options, &site, &gone, detail);
+    if (status == RF_OK && flock(site.lock.fd, LOCK_EX | LOCK_NB) != 0) {
         status = rf_refuse(detail, RF_BUSY, 0, "%.120s is in use; end its processes first",
                            site.directory);
     }
