@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -389,6 +390,50 @@ static void opening_and_destroying_at_once_never_meet(void)
     TEST_ASSERT_TRUE(c->opened > 20 && c->destroyed > 5);
     TEST_ASSERT_EQUAL_UINT32(0, c->refused);
     mkdir(shop.directory, 0700);
+}
+
+/* --- forks --- */
+
+static void *open_and_close(void *context)
+{
+    _Atomic uint32_t *stop = context;
+    while (atomic_load(stop) == 0) {
+        rf_close(enter());
+    }
+    return NULL;
+}
+
+static int open_in_a_child(void *context)
+{
+    (void)context;
+    alarm(20);
+    return rf_close(enter()) == RF_OK ? 0 : 1;
+}
+
+static int live_in_a_child(void *context)
+{
+    (void)context;
+    pause();
+    return 0;
+}
+
+/* A child gets none of the locks that another thread of its parent happened to hold. */
+static void children_forked_in_the_middle_of_an_open_are_not_in_the_way(void)
+{
+    _Atomic uint32_t stop = 0;
+    pthread_t thread;
+    pid_t idle[40];
+    TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, open_and_close, &stop));
+    for (unsigned i = 0; i < 40; i++) {
+        idle[i] = rf_hands_send(live_in_a_child, NULL);
+        TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(open_in_a_child, NULL)));
+    }
+    atomic_store(&stop, 1);
+    pthread_join(thread, NULL);
+    RF_EXPECT(RF_OK, rf_destroy(shop.directory, &detail)); /* nobody has it open */
+    for (unsigned i = 0; i < 40; i++) {
+        rf_hands_kill(idle[i]);
+    }
 }
 
 /* --- what builders leave that die --- */
@@ -858,6 +903,7 @@ int main(void)
     RUN_TEST(too_many_handles_are_refused_and_the_others_go_on);
     RUN_TEST(of_many_creators_at_once_one_builds_and_all_attach);
     RUN_TEST(opening_and_destroying_at_once_never_meet);
+    RUN_TEST(children_forked_in_the_middle_of_an_open_are_not_in_the_way);
     RUN_TEST(a_half_made_region_is_built_again);
     RUN_TEST(a_builder_that_died_costs_an_incarnation_at_most);
     RUN_TEST(openers_wait_for_a_builder_and_build_if_it_dies);
