@@ -742,6 +742,7 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
     map->device = st.st_dev;
     map->inode = st.st_ino;
     map->read_only = read_only;
+    map->time_base = map->header->time_base;
     map->users = 1;
     map->fd = site->region_fd;
     map->lock_fd = unhold_lock(site); /* the map's from here on */
@@ -954,7 +955,7 @@ rf_status rf_region_destroy(const char *store, const char *region_path, rf_detai
 
 uint64_t rf_region_now(const struct rf_map *map)
 {
-    return clock_ns(CLOCK_BOOTTIME) + map->header->time_base;
+    return clock_ns(CLOCK_BOOTTIME) + map->time_base;
 }
 
 /* --- room --- */

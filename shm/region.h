@@ -32,6 +32,7 @@ struct rf_map {
     uint8_t *base;
     struct rf_header *header;
     uint64_t bytes;
+    uint64_t time_base; /* the header's: a child of fork may ask for the time too */
     int fd;
     int lock_fd;
     bool read_only;
