@@ -2,9 +2,9 @@
  * The worker loop of the header, for real: processes share out a run, one of them is killed in the
  * middle of a shard, and in the end every item was worked on exactly once by a valid fence.
  *
- * A shard stands for a directory of items: its range is every key that begins with its name, its
- * metadata say how many items there are. To work on an item is to sleep a little and to write a line
- * into the ledger, marked with the fence of the grant. README.md tells the story.
+ * A shard stands for a directory of items: its range is every key that begins with its name. To work
+ * on an item is to sleep a little and to write a line into the ledger, marked with the fence of the
+ * grant. README.md tells the story.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -21,9 +21,9 @@
 #define RUN         1u
 #define FIRST_LOT   24u /* shards at the start */
 #define SHARDS      40u /* with those that come later */
-#define LONG_SHARD  11u /* has more to do than the others */
-#define ITEMS       20u
-#define LONG_ITEMS  1000u
+#define ITEMS       25u /* in a shard */
+#define STUCK_SHARD 11u /* here the first worker gets stuck, */
+#define STUCK_ITEM  13u /* after working on this item and before committing it */
 #define ITEM_NS     100000
 #define WORKERS     3u /* two, and the one that replaces the dead one */
 #define PATIENCE_NS (60 * RF_SECOND)
@@ -69,22 +69,27 @@ static void note(char kind, unsigned worker, const rf_lease *lease, unsigned ite
     fflush(ledger);
 }
 
+/* The item of a key, "011/0007" and a NUL; 0 before the first. */
+static unsigned item_at(rf_cursor cursor)
+{
+    const char *key = cursor.key.data;
+    return key == NULL ? 0 : (unsigned)strtoul(strchr(key, '/') + 1, NULL, 10);
+}
+
 static void work_on(unsigned number, rf_session *session, const rf_grant *grant)
 {
     char key[32];
-    unsigned item = 0, items = (unsigned)strtoul(grant->spec.metadata.data, NULL, 10);
     rf_cursor cursor = grant->cursor;
-    if (cursor.key.data != NULL) {
-        /* Somebody has been here: go on behind the last item that was committed. */
-        item = (unsigned)strtoul((const char *)cursor.key.data + strlen("000/"), NULL, 10);
-    }
-    note('G', number, &grant->lease, item);
-    while (item < items) {
-        item++;
+    unsigned from = item_at(cursor); /* somebody may have been here: go on behind what he did */
+    note('G', number, &grant->lease, from);
+    for (unsigned item = from + 1; item <= ITEMS; item++) {
         wait_a_little(UINT64_MAX);
         note('W', number, &grant->lease, item);
+        while (from == 0 && grant->lease.shard == STUCK_SHARD && item == STUCK_ITEM) {
+            pause();
+        }
         snprintf(key, sizeof(key), "%03" PRIu64 "/%04u", grant->lease.shard, item);
-        cursor = (rf_cursor){.key = {.data = key, .len = strlen(key) + 1}}; /* with the NUL */
+        cursor = (rf_cursor){.key = {.data = key, .len = strlen(key) + 1}};
         if (rf_session_checkpoint(session, cursor, NULL) != RF_OK) {
             return; /* somebody else has the shard now */
         }
@@ -109,7 +114,11 @@ static void worker(unsigned number)
     }
     rf_session_destroy(session);
     rf_close(store);
-    exit(status == RF_RUN_TERMINAL ? 0 : 1);
+    if (status != RF_RUN_TERMINAL) {
+        fprintf(stderr, "worker %u gives up: %s\n", number, rf_strerror(status));
+        exit(1);
+    }
+    exit(0);
 }
 
 static void start_worker(unsigned number)
@@ -124,15 +133,10 @@ static void start_worker(unsigned number)
 
 /* --- the one who hands out the work --- */
 
-static unsigned items_of(uint64_t shard)
-{
-    return shard == LONG_SHARD ? LONG_ITEMS : ITEMS;
-}
-
 /* Shards from .. to - 1. The first make the run. */
 static void add_work(rf_store *store, unsigned from, unsigned to)
 {
-    static char starts[SHARDS][16], metadata[SHARDS][16];
+    static char starts[SHARDS][16];
     static uint8_t ends[SHARDS][RF_KEY_MAX];
     rf_shard_input shards[SHARDS] = {0};
     const rf_run_config config = {.lease_duration = 10 * RF_SECOND};
@@ -144,9 +148,6 @@ static void add_work(rf_store *store, unsigned from, unsigned to)
         spec->start.len = (size_t)snprintf(starts[s], sizeof(starts[s]), "%03u/", s);
         spec->end.data = ends[s];
         rf_prefix_successor(spec->start, ends[s], &spec->end.len);
-        spec->metadata.data = metadata[s];
-        spec->metadata.len =
-            1 + (size_t)snprintf(metadata[s], sizeof(metadata[s]), "%u", items_of(s));
     }
     rf_status status = from == 0
                            ? rf_create_run_with_shards(store, rf_now(store), &tenant, RUN, &config,
@@ -178,10 +179,15 @@ static rf_shard_info look_at(rf_store *store, uint64_t shard)
     return info;
 }
 
-/* Kills who holds the shard, and waits until somebody else does. Returns which worker it was. */
-static unsigned kill_holder(rf_store *store, uint64_t shard, uint64_t *killed_ns)
+/* Kills who is stuck with the shard, and waits until somebody else has it. Returns which worker it
+ * was. */
+static unsigned kill_stuck(rf_store *store, uint64_t shard, uint64_t *killed_ns)
 {
     rf_shard_info held = look_at(store, shard);
+    for (uint64_t start = monotonic_ns(); item_at(held.cursor) + 1 != STUCK_ITEM;) {
+        wait_a_little(start + PATIENCE_NS);
+        held = look_at(store, shard);
+    }
     unsigned number = (unsigned)(held.owner / (FIRST_LOT / 2));
     *killed_ns = monotonic_ns();
     kill(pids[number], SIGKILL);
@@ -200,7 +206,7 @@ static struct line {
     char kind;
     unsigned worker, item;
     uint64_t shard, fence, at_ns;
-} lines[4 * (SHARDS * ITEMS + LONG_ITEMS)], *end = lines;
+} lines[4 * SHARDS * ITEMS], *end = lines;
 
 /* What was done under a fence counts as far as it was committed: up to the item behind which the
  * next grant of the shard went on. */
@@ -217,7 +223,7 @@ static bool counts(const struct line *done)
 
 static bool reckon(uint64_t killed_ns)
 {
-    static unsigned times[SHARDS][LONG_ITEMS + 1];
+    static unsigned times[SHARDS][ITEMS + 1];
     unsigned grants[WORKERS] = {0}, items[WORKERS] = {0}, all = 0, wrong = 0, again = 0;
     rewind(ledger);
     while (end < lines + sizeof(lines) / sizeof(lines[0]) &&
@@ -228,7 +234,7 @@ static bool reckon(uint64_t killed_ns)
     for (const struct line *l = lines; l < end; l++) {
         if (l->kind == 'G') {
             grants[l->worker]++;
-            if (l->shard == LONG_SHARD && l->at_ns > killed_ns) {
+            if (l->shard == STUCK_SHARD && l->at_ns > killed_ns) {
                 printf(
                     "worker %u had it %.0f us after the kill, behind item %u, with fence %" PRIu64
                     "\n",
@@ -242,7 +248,7 @@ static bool reckon(uint64_t killed_ns)
         }
     }
     for (unsigned s = 0; s < SHARDS; s++) {
-        for (unsigned i = 1; i <= items_of(s); i++, all++) {
+        for (unsigned i = 1; i <= ITEMS; i++, all++) {
             wrong += times[s][i] != 1;
         }
     }
@@ -261,7 +267,10 @@ int main(void)
     uint64_t killed_ns;
     snprintf(store_name, sizeof(store_name), "rf-demo-%u", (unsigned)getuid());
     rf_tenant_from_name("demo", &tenant);
-    rf_destroy(store_name, NULL); /* left by a demo that was itself killed */
+    if (rf_destroy(store_name, NULL) == RF_BUSY) { /* otherwise: left by one that was killed */
+        fprintf(stderr, "another demo is running\n");
+        return 1;
+    }
     must(rf_open(store_name, &(rf_options){.create = true, .max_shards = 1000}, &store, &detail),
          "rf_open", &detail);
     ledger = tmpfile();
@@ -273,8 +282,9 @@ int main(void)
     start_worker(0);
     start_worker(1);
     wait_until(store, FIRST_LOT - 1, 1);
-    printf("all is done but shard %u, a long one; the other worker waits for more\n", LONG_SHARD);
-    unsigned dead = kill_holder(store, LONG_SHARD, &killed_ns);
+    printf("all is done but shard %u, whose worker is stuck; the other one waits for more\n",
+           STUCK_SHARD);
+    unsigned dead = kill_stuck(store, STUCK_SHARD, &killed_ns);
     start_worker(2);
     add_work(store, FIRST_LOT, SHARDS);
     wait_until(store, SHARDS, 2);

@@ -14,8 +14,8 @@ static void write_ahead(struct lot *lot, uint32_t at)
 struct lot *make_lot(struct farm *farm, rf_lease *leases, uint32_t count)
 {
     struct lot *lot = calloc(1, sizeof(*lot));
-    assert(lot != NULL && count % LOT_AHEAD == 0);
-    *lot = (struct lot){.farm = farm, .leases = leases, .count = count, .number = 1};
+    assert(lot != NULL && (count == 1 || count % LOT_AHEAD == 0));
+    *lot = (struct lot){.farm = farm, .leases = leases, .count = count, .number = farm->now};
     for (uint32_t i = 0; i < LOT_AHEAD; i++) {
         write_ahead(lot, i);
     }

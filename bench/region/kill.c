@@ -35,7 +35,8 @@ static void wait_news(struct news *news, uint32_t count)
     }
 }
 
-/* Waits for the shard, tells, and holds it until it is killed. */
+/* Waits for the shard, tells, and works on it until it is killed, most likely in the middle of an
+ * operation. */
 static void work(struct news *news, uint64_t worker)
 {
     static struct farm farm;
@@ -52,10 +53,13 @@ static void work(struct news *news, uint64_t worker)
         news->fence = grant.lease.fence;
         atomic_fetch_add(&news->heard, 1);
         syscall(SYS_futex, &news->heard, FUTEX_WAKE, 1, NULL, NULL, 0);
+        farm.now = rf_now(farm.store);
+        struct lot *lot = make_lot(&farm, &grant.lease, 1);
+        for (;;) {
+            run_checkpoint(lot, LOT_AHEAD);
+        }
     }
-    for (;;) {
-        pause();
-    }
+    _exit(1);
 }
 
 static pid_t start_worker(struct news *news, uint64_t worker)

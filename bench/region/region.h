@@ -46,9 +46,9 @@ static inline void must_execute(rf_status status, const rf_result *result)
 struct lot {
     struct farm *farm;
     rf_lease *leases; /* in the order in which they are visited */
-    uint32_t count;   /* a multiple of LOT_AHEAD */
+    uint32_t count;   /* 1, or a multiple of LOT_AHEAD */
     uint32_t at;
-    uint64_t number; /* of the next key: keys only grow */
+    uint64_t number; /* of the next key: a time at first, so that keys only grow */
     /* Keys are written some calls before they are used, so that what is timed is not the wait for
      * a store that was just made. */
     uint8_t keys[LOT_AHEAD][FARM_KEY_LEN];
