@@ -61,7 +61,9 @@ static void fill_event(struct monitor *m, const struct rf_lane_record *r, rf_eve
     *e = (rf_event){
         .kind = (rf_event_kind)r->event, .run = r->run, .time = r->time, .count = r->count};
     if (run != NULL && __atomic_load_n(&run->run, __ATOMIC_RELAXED) == r->run) {
-        rf_words_load(&e->tenant, &run->tenant, sizeof(e->tenant));
+        _Alignas(8) rf_tenant tenant; /* an event's own is not aligned for words */
+        rf_words_load(&tenant, &run->tenant, sizeof(tenant));
+        e->tenant = tenant;
     }
     size_t used;
     if (r->kind != RF_LANE_STEP ||

@@ -470,7 +470,7 @@ rf_status rf_shm_list_shards(rf_store *store, uint64_t now, const rf_tenant *ten
     if (status == RF_OK && g.short_of_memory) {
         status = rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory for a list");
     }
-    if (status == RF_OK) {
+    if (status == RF_OK && g.count != 0) {
         qsort(g.items, g.count, sizeof(*g.items), by_start_and_id);
         for (size_t i = 0; i < g.count && visit(context, g.items[i]); i++) {
         }
