@@ -83,6 +83,120 @@ static void kill_everywhere(void)
     }
 }
 
+/* --- opening --- */
+
+/* A child that opens the store and dies at a point of that, in whatever thread. Returns whether it
+ * had such a point. */
+static bool open_and_die(uint32_t at)
+{
+    int how;
+    *stage.victim = (struct victim){0};
+    armed.at = at;
+    pid_t pid = fork_player();
+    if (pid == 0) {
+        arm(stage.victim, at, true);
+        open_store(false);
+        armed.victim = NULL;
+        die_here();
+    }
+    TEST_ASSERT_EQUAL_INT(pid, waitpid(pid, &how, 0));
+    CLAIM(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL, "did not die of the kill");
+    return atomic_load(&stage.victim->fired) != 0;
+}
+
+/* Whoever comes next finds or makes a store that works, and leaves nothing behind. */
+static void claim_store_works(void)
+{
+    uint64_t begun = now_ns();
+    stage.store = open_store(true);
+    settle_by_tending();
+    stage.rest = inspect();
+    CLAIM(stage.rest.members == 1 && stage.rest.dead_members == 0, "a member slot leaked");
+    set_stage();
+    strike_stage();
+    rf_close(stage.store);
+    stage.store = NULL;
+    CLAIM(now_ns() - begun < QUICK_NS, "the next one had to wait");
+}
+
+static const struct scene plain = {.name = "making a store"};
+
+static void killed_anywhere_while_making_a_store_the_next_one_makes_it(void)
+{
+    uint32_t plays = 0, first = 1;
+    open_theatre(&plain, RF_BOUND);
+    rf_close(stage.store);
+    stage.store = NULL;
+    for (bool one = true; one; first++) {
+        bool two = true;
+        for (uint32_t second = 1; two; second += SLOW_BUILD ? 5 : 1) {
+            rf_destroy(stage.name, NULL);
+            one = open_and_die(first);
+            two = open_and_die(second);
+            claim_store_works();
+            plays++;
+        }
+    }
+    printf("  making a store: killed at %u points, %u plays with a second death\n", first - 2,
+           plays);
+    close_theatre();
+}
+
+/* A store whose slots are all taken, by processes that died together. */
+static void fill_with_dead(void)
+{
+    rf_destroy(stage.name, NULL);
+    pid_t pids[2];
+    for (unsigned i = 0; i < 2; i++) {
+        stage.victim->ready = 0;
+        pids[i] = fork_player();
+        if (pids[i] == 0) {
+            rf_options options = scene_options(NULL);
+            options.max_members = 2;
+            rf_store *store;
+            if (rf_open(stage.name, &options, &store, NULL) != RF_OK) {
+                abort();
+            }
+            atomic_store(&stage.victim->ready, 1);
+            for (;;) {
+                pause();
+            }
+        }
+        while (atomic_load(&stage.victim->ready) == 0) {
+            usleep(50);
+        }
+    }
+    kill(pids[0], SIGSTOP); /* or it would settle the other */
+    waitpid(pids[0], NULL, WUNTRACED);
+    for (unsigned i = 2; i-- > 0;) {
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+    }
+}
+
+static const struct scene dead = {.name = "entering a store of the dead"};
+
+static void killed_anywhere_while_entering_a_store_of_the_dead_the_next_one_enters(void)
+{
+    uint32_t plays = 0, first = 1;
+    open_theatre(&dead, RF_BOUND);
+    rf_close(stage.store);
+    stage.store = NULL;
+    for (bool one = true; one; first += SLOW_BUILD ? 5 : 1) {
+        bool two = true;
+        for (uint32_t second = 1; two; second += SLOW_BUILD ? 7 : first % 4 == 1 ? 1 : 3) {
+            fill_with_dead();
+            one = open_and_die(first);
+            two = open_and_die(second);
+            claim_store_works();
+            plays++;
+        }
+    }
+    printf("  entering a store of the dead: killed at %u points, %u plays with a second death\n",
+           first - 2, plays);
+    close_theatre();
+}
+
 static const struct scene *playing;
 
 static void play_scene(void)
@@ -103,6 +217,10 @@ int main(int argc, char **argv)
         snprintf(names[i % 64], sizeof(names[0]), "killed_anywhere_in_%s_it_happened_or_it_did_not",
                  playing->name);
         UnityDefaultTestRun(play_scene, names[i % 64], __LINE__);
+    }
+    if (argc < 2) {
+        RUN_TEST(killed_anywhere_while_making_a_store_the_next_one_makes_it);
+        RUN_TEST(killed_anywhere_while_entering_a_store_of_the_dead_the_next_one_enters);
     }
     printf("points %u, killed %u times: done %u, undone %u\n", total.points, total.plays,
            total.done, total.undone);
