@@ -227,6 +227,20 @@ void rf_actor_init(struct rf_actor *actor, struct rf_map *map, uint32_t slot, ui
     rf_hasher_init(&actor->hasher);
 }
 
+/* The life of a dead repairer was taken over; somebody may have begun to settle him before. Two at
+ * it would leave the slot reaped by the slower one while it is in use. */
+static bool last_reaper_left(const struct rf_map *map, const struct rf_member *member,
+                             uint64_t until)
+{
+    while (rf_reaper_at_work(map, member)) {
+        if (rf_monotonic_ns() > until) {
+            return false;
+        }
+        usleep(100);
+    }
+    return true;
+}
+
 /* Enters by the repair slot. If its last user died, the newcomer takes over his life and settles
  * what he left as its own reaper. */
 static rf_status enter_repair(struct rf_map *map, struct rf_robust *robust, uint64_t busy_ns,
@@ -242,7 +256,13 @@ static rf_status enter_repair(struct rf_map *map, struct rf_robust *robust, uint
     for (;;) {
         uint32_t life = atomic_load_explicit(&member->liveness, memory_order_acquire);
         bool dead = (life & FUTEX_OWNER_DIED) != 0;
-        if ((life == 0 || dead) && take_word(robust, member, life)) {
+        bool mine = (life == 0 || (dead && !rf_reaper_at_work(map, member))) &&
+                    take_word(robust, member, life);
+        if (mine && dead && !last_reaper_left(map, member, until)) {
+            rf_member_abandon(map, robust, REPAIR_SLOT);
+            mine = false;
+        }
+        if (mine) {
             rf_actor_init(actor, map, REPAIR_SLOT, busy_ns);
             if (dead) {
                 rf_reap_predecessor(actor);

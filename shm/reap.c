@@ -50,8 +50,18 @@ bool rf_reaper_enter(struct rf_actor *actor, struct rf_member *member)
     }
     bool mine = atomic_compare_exchange_strong_explicit(&member->reaper, &current, actor->id,
                                                         memory_order_acq_rel, memory_order_relaxed);
+    /* Then it looks whether the member is still dead; pairs with enter_repair, who takes the life of
+     * a dead one and then looks for its reaper. */
+    atomic_thread_fence(memory_order_seq_cst);
     RF_POINT("reap.entered");
     return mine;
+}
+
+bool rf_reaper_at_work(const struct rf_map *map, const struct rf_member *member)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    uint64_t reaper = atomic_load_explicit(&member->reaper, memory_order_acquire);
+    return reaper != 0 && !reaper_is_gone(map, (uint32_t)reaper);
 }
 
 void rf_reaper_leave(struct rf_actor *actor, struct rf_member *member)
@@ -229,8 +239,8 @@ bool rf_reap_if_dead(struct rf_actor *actor, uint32_t slot)
 
 void rf_reap_predecessor(struct rf_actor *actor)
 {
-    /* The word names this actor, so nobody else reaps meanwhile; if it dies in between, the next
-     * one finds the generation that it had and does it again. */
+    /* The liveness word is this actor's and no reaper is left, so nobody else reaps meanwhile; if it
+     * dies in between, the next one finds the generation that it had and does it again. */
     reap(actor, actor->slot, actor->member);
     atomic_store_explicit(&actor->member->phase, RF_PHASE_LIVE, memory_order_release);
     actor->id =

@@ -36,9 +36,12 @@ void rf_declare_dead(struct rf_map *map, uint32_t slot);
 /* Takes the right to settle a slot for this actor; one at a time, the dead are replaced. */
 bool rf_reaper_enter(struct rf_actor *actor, struct rf_member *member);
 void rf_reaper_leave(struct rf_actor *actor, struct rf_member *member);
+/* Whether a living process is settling the slot. */
+bool rf_reaper_at_work(const struct rf_map *map, const struct rf_member *member);
 
 /* Settles what the last owner of the actor's own slot left: for the repair slot, whose next user
- * takes over the dead one's liveness word. The actor goes on under a new generation. */
+ * takes over the dead one's liveness word and sees to it that no reaper is still at work there. The
+ * actor goes on under a new generation. */
 void rf_reap_predecessor(struct rf_actor *actor);
 
 /* Registers this process so that others can wait for its stores. */
