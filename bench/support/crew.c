@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,16 +46,9 @@ static void futex_wake(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static uint64_t interruptions(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_THREAD, &usage);
-    return (uint64_t)usage.ru_nivcsw;
-}
-
 static void take_turn(struct crew *crew, struct place *place, crew_work *work, void *context)
 {
-    uint64_t before = interruptions(), now = bench_now(), calls = 0;
+    uint64_t before = bench_interruptions(), now = bench_now(), calls = 0;
     uint64_t start = crew->start_ns;
     bool late = now > start;
     while (now < start) {
@@ -70,7 +62,7 @@ static void take_turn(struct crew *crew, struct place *place, crew_work *work, v
     }
     place->calls = calls;
     place->took_ns = now - begun;
-    place->disturbed = late || interruptions() != before;
+    place->disturbed = late || bench_interruptions() != before;
 }
 
 static void serve(struct crew *crew, uint32_t number, crew_work *const *work, void **contexts)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define SAMPLE_NS 200000u
@@ -58,6 +59,13 @@ uint32_t bench_cores(int *cores, uint32_t count)
     return found;
 }
 
+uint64_t bench_interruptions(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return (uint64_t)usage.ru_nivcsw;
+}
+
 /* --- samples --- */
 
 static uint64_t sample(const struct bench_case *c)
@@ -78,6 +86,11 @@ static void prepare(const struct bench_case *c)
 static void choose_n(struct bench_case *c)
 {
     uint64_t most = c->n_max != 0 ? c->n_max : 1u << 30;
+    if (c->n != 0) {
+        prepare(c);
+        sample(c);
+        return;
+    }
     c->n = 1;
     prepare(c);
     while (sample(c) < SAMPLE_NS && c->n < most) {
@@ -113,9 +126,10 @@ static double ns_of_one(const struct bench_case *c)
 
 /* --- the canary --- */
 
-#define CANARY_STEPS 2000u
-#define CANARY_SLACK 1.08
-#define QUIET_MIN    5u
+#define CANARY_STEPS   2000u
+#define CANARY_SLACK   1.08
+#define QUIET_MIN      5u
+#define INTERRUPTED_NS 1e9 /* more than any canary */
 
 static double canary_best = INFINITY;
 static uint64_t samples_all, samples_quiet;
@@ -167,12 +181,16 @@ static struct round measure_one(const struct bench_case *reference, const struct
     if (c != reference) {
         prepare(c);
     }
+    uint64_t interruptions = bench_interruptions();
     double before = canary();
     double base = ns_of_one(reference);
     r.ns = c == reference ? base : ns_of_one(c);
     r.ratio = r.ns / base;
     double after = canary();
     r.noise = before > after ? before : after;
+    if (bench_interruptions() != interruptions) {
+        r.noise += INTERRUPTED_NS;
+    }
     return r;
 }
 

@@ -9,7 +9,7 @@
  * A neighbour on the same core, in another virtual machine perhaps, slows code that keeps the core's
  * units busy far more than a chain of dependent steps such as a hash, and so changes even ratios. A
  * canary, which does nothing but keep them busy, runs before and after every sample; only rounds in
- * which it was about as fast as ever count.
+ * which it was about as fast as ever, and in which nobody took the core away, count.
  */
 #ifndef RF_BENCH_TIMING_H
 #define RF_BENCH_TIMING_H
@@ -30,6 +30,8 @@ int bench_pin(void);
 bool bench_pin_to(int core);
 /* Any core again that the program was allowed when it started. */
 void bench_unpin(void);
+/* How often this thread was made to wait for a core that others wanted. */
+uint64_t bench_interruptions(void);
 /* Up to `count` cores that the program was allowed when it started; returns how many. */
 uint32_t bench_cores(int *cores, uint32_t count);
 
@@ -56,7 +58,7 @@ struct bench_case {
     double goal;
 
     /* what came of it */
-    uint64_t n;   /* calls in a sample */
+    uint64_t n;   /* calls in a sample; may be given, and is chosen otherwise */
     double value; /* ns a call, or whatever the unit says: the median */
     double low;   /* the 10th and 90th percentile of the rounds */
     double high;  /* */
