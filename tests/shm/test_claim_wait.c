@@ -3,6 +3,7 @@
  * freed shard wakes one; nobody polls; and the number of those who wait is right whoever dies.
  */
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -429,6 +430,58 @@ static void a_shard_is_handed_on_though_waiters_and_holders_are_killed(void)
     run_relay((unsigned)crew_amount(4000, 60000), true);
 }
 
+/* Two who take turns: the one who is about to sleep is the only one who can go on, so that a wake
+ * which it misses is missed by all. */
+static int take_turns(void *argument)
+{
+    struct relay *relay = argument;
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = queue_tenant();
+    rf_store *store = crew_open(relay->store, &(rf_options){0});
+    while (!atomic_load(&relay->stop)) {
+        rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+        uint64_t at = crew_ns();
+        rf_status status = rf_claim(store, rf_now(store), &tenant, QUEUE_RUN, 1, RF_BOUND,
+                                    20 * RF_SECOND, &grant, NULL);
+        if (status == RF_RUN_TERMINAL) {
+            break;
+        }
+        CREW_CHECK(status == RF_OK, "a claim answered %d", (int)status);
+        uint64_t took = crew_ns() - at;
+        if (took > atomic_load(&relay->longest_gap)) {
+            atomic_store(&relay->longest_gap, took);
+        }
+        uint64_t mine = atomic_fetch_add(&relay->handovers, 1) + 1;
+        CREW_CHECK(rf_release(store, rf_now(store), &tenant, &grant.lease, NULL, rf_new_op(store),
+                              NULL) == RF_OK,
+                   "release");
+        while (atomic_load(&relay->handovers) == mine && !atomic_load(&relay->stop)) {
+            sched_yield();
+        }
+    }
+    rf_close(store);
+    return 0;
+}
+
+static void who_is_about_to_sleep_does_not_miss_the_wake(void)
+{
+    struct relay *relay = crew_shared(sizeof(*relay));
+    rf_tenant tenant = queue_tenant();
+    q = queue_make("turns", 1, LONG_LEASE);
+    memcpy(relay->store, q->store, sizeof(relay->store));
+    pid_t pids[2] = {crew_start(take_turns, relay), crew_start(take_turns, relay)};
+    crew_sleep_ms((unsigned)crew_amount(2500, 60000));
+    atomic_store(&relay->stop, true);
+    TEST_ASSERT_EQUAL(RF_OK, rf_cancel_run(q->boss, rf_now(q->boss), &tenant, QUEUE_RUN, 5, NULL));
+    TEST_ASSERT_EQUAL(0, crew_join(pids[0], 5000));
+    TEST_ASSERT_EQUAL(0, crew_join(pids[1], 5000));
+    printf("  %" PRIu64 " turns, longest wait %.3f ms\n", (uint64_t)atomic_load(&relay->handovers),
+           ms(atomic_load(&relay->longest_gap)));
+    TEST_ASSERT_LESS_THAN_UINT64(1500 * RF_MILLISECOND, atomic_load(&relay->longest_gap));
+    TEST_ASSERT_GREATER_THAN_UINT64(100, atomic_load(&relay->handovers));
+    crew_unshare(relay, sizeof(*relay));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -447,6 +500,7 @@ int main(void)
     RUN_TEST(as_many_wake_as_shards_were_freed);
     RUN_TEST(the_number_waiting_is_right_after_waiters_were_killed);
     RUN_TEST(a_shard_is_handed_on_without_a_lost_wake);
+    RUN_TEST(who_is_about_to_sleep_does_not_miss_the_wake);
     RUN_TEST(a_shard_is_handed_on_though_waiters_and_holders_are_killed);
     return UNITY_END();
 }

@@ -3,7 +3,7 @@
  * the same. Afterwards the slot's next owner lives and dies like any other.
  *
  * Members are handles without a guardian, so that one process can play all parts: the second sweeper
- * is called from the first one's points.
+ * is called from the first one's points. Only the last case has guardians and real deaths.
  */
 #include <string.h>
 #include <unity.h>
@@ -22,8 +22,9 @@ static rf_store *first, *second;
 
 /* --- the second sweeper --- */
 
-static uint32_t hits, come_at;
+static uint32_t hits, come_at, dead_slot;
 static bool inside;
+static bool only_reaps; /* as those do who wait for a lock, or read */
 
 static void come_in(const char *point)
 {
@@ -32,7 +33,11 @@ static void come_in(const char *point)
         return;
     }
     inside = true;
-    rf_tend(second, rf_now(second));
+    if (only_reaps) {
+        rf_reap_if_dead(&rf_handle_of(second)->actor, dead_slot);
+    } else {
+        rf_tend(second, rf_now(second));
+    }
     inside = false;
 }
 
@@ -127,11 +132,11 @@ static rf_store *move_into(uint32_t slot)
 static bool play(uint32_t at)
 {
     char label[32];
-    snprintf(label, sizeof(label), "at point %u", at);
+    snprintf(label, sizeof(label), "at point %u%s", at, only_reaps ? ", reaping" : "");
     rf_store *victim = open_by_hand();
     claim(victim);
     claim(victim);
-    uint32_t slot = die(victim);
+    uint32_t slot = dead_slot = die(victim);
     hits = 0;
     come_at = at;
     rf_point_on_hit = come_in;
@@ -155,7 +160,7 @@ static bool play(uint32_t at)
     return came;
 }
 
-static void a_second_sweeper_may_come_in_at_any_place(void)
+static void play_everywhere(void)
 {
     uint32_t at = 1;
     while (play(at)) {
@@ -165,9 +170,83 @@ static void a_second_sweeper_may_come_in_at_any_place(void)
     TEST_ASSERT_GREATER_THAN_UINT32(15, at);
 }
 
+static void a_second_sweeper_may_come_in_at_any_place(void)
+{
+    only_reaps = false;
+    play_everywhere();
+}
+
+static void a_second_reaper_may_come_in_at_any_place(void)
+{
+    only_reaps = true;
+    play_everywhere();
+}
+
+/* --- a death during the sweep of another --- */
+
+struct camp {
+    _Atomic uint32_t settled;
+    pid_t early, late;
+};
+
+static struct camp *camp;
+static _Atomic uint32_t freed;
+
+static int hold_one(void *argument)
+{
+    (void)argument;
+    claim(crew_open(name, &(rf_options){0}));
+    atomic_fetch_add(&camp->settled, 1);
+    while (pause() != 0) {
+    }
+    return 0;
+}
+
+/* In the guardian, which has passed the slots of the early one in this round. */
+static void kill_the_early_one(const char *point)
+{
+    if (strcmp(point, "sweep.freed") == 0 && atomic_fetch_add(&freed, 1) == 1) {
+        crew_kill(camp->early);
+    }
+}
+
+static bool has_settled(void *context)
+{
+    return atomic_load(&camp->settled) == *(uint32_t *)context;
+}
+
+static bool all_available(void *context)
+{
+    (void)context;
+    return available() == SHARDS;
+}
+
+static void who_dies_while_another_is_swept_is_noticed_at_once(void)
+{
+    camp = crew_shared(sizeof(*camp));
+    camp->early = crew_start(hold_one, NULL);
+    TEST_ASSERT_TRUE(crew_until(has_settled, &(uint32_t){1}, 10000));
+    camp->late = crew_start(hold_one, NULL);
+    TEST_ASSERT_TRUE(crew_until(has_settled, &(uint32_t){2}, 10000));
+    rf_store *guarded = crew_open(name, &(rf_options){0});
+    TEST_ASSERT_EQUAL_UINT64(SHARDS - 2, available());
+    crew_stop(camp->early); /* or it would do the sweeping */
+    rf_point_on_hit = kill_the_early_one;
+    uint64_t at = crew_ns();
+    crew_kill(camp->late);
+    TEST_ASSERT_TRUE(crew_until(all_available, NULL, 10000));
+    TEST_ASSERT_LESS_THAN_UINT64(RF_SECOND, crew_ns() - at);
+    TEST_ASSERT_GREATER_THAN_UINT32(2, atomic_load(&freed));
+    rf_close(guarded);
+    rf_point_on_hit = NULL;
+    crew_unshare(camp, sizeof(*camp));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(a_second_sweeper_may_come_in_at_any_place);
+    RUN_TEST(a_second_reaper_may_come_in_at_any_place);
+    RUN_TEST(who_dies_while_another_is_swept_is_noticed_at_once);
     return UNITY_END();
 }
