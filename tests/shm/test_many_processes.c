@@ -205,7 +205,7 @@ struct churn {
 };
 
 #define CHURN_SHARDS 64u
-#define CHURN_TOKEN  1500u
+#define CHURN_TOKEN  12000u
 
 /* Every byte of a token is the one that its key ends with. */
 static int read_what_goes_away(void *argument)
@@ -238,9 +238,8 @@ static int read_what_goes_away(void *argument)
     return 0;
 }
 
-/* Makes a run, writes into all its shards, purges it, and begins again; two of these take turns with
- * the same blocks. */
-static void make_and_purge(rf_store *store, struct churn *churn, uint64_t run, uint8_t mark)
+/* Makes a run and writes into all its shards. */
+static void make_and_fill(rf_store *store, uint64_t run, uint8_t mark)
 {
     static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
     rf_tenant tenant = farm_tenant(1);
@@ -270,12 +269,19 @@ static void make_and_purge(rf_store *store, struct churn *churn, uint64_t run, u
                                rf_new_op(store), NULL) == RF_OK,
                    "complete");
     }
+}
+
+static void end_and_purge(rf_store *store, struct churn *churn, uint64_t run)
+{
+    rf_tenant tenant = farm_tenant(1);
     CREW_CHECK(rf_complete_run(store, rf_now(store), &tenant, run, rf_new_op(store), NULL) == RF_OK,
                "end");
     CREW_CHECK(rf_purge_run(store, rf_now(store), &tenant, run, NULL) == RF_OK, "purge");
     atomic_fetch_add(&churn->purges, 1);
 }
 
+/* A reader is stopped, with luck in the middle of a reading; its run goes away, and the next one
+ * writes into the same blocks. */
 static void what_is_read_while_its_run_is_purged_is_whole_or_not_found(void)
 {
     enum { READERS = 4 };
@@ -285,7 +291,7 @@ static void what_is_read_while_its_run_is_purged_is_whole_or_not_found(void)
     snprintf(churn->store, sizeof(churn->store), "%s", crew_store("churn"));
     rf_store *store = crew_open(churn->store, &(rf_options){.create = true,
                                                             .max_shards = 1000,
-                                                            .max_bytes = 4u << 20,
+                                                            .max_bytes = 8u << 20,
                                                             .max_runs = 8,
                                                             .max_members = 16});
     for (unsigned i = 0; i < READERS; i++) {
@@ -294,12 +300,13 @@ static void what_is_read_while_its_run_is_purged_is_whole_or_not_found(void)
     uint64_t until = crew_ns() + crew_amount(2500, 30000) * RF_MILLISECOND;
     while (crew_ns() < until) {
         unsigned i = rf_prng_below(&prng, READERS);
-        kill(readers[i], SIGSTOP); /* in the middle of a reading, with luck */
-        make_and_purge(store, churn, 1 + rf_prng_below(&prng, 2),
-                       (uint8_t)(1 + rf_prng_below(&prng, 250)));
+        make_and_fill(store, 1, (uint8_t)(1 + rf_prng_below(&prng, 100)));
+        usleep(rf_prng_below(&prng, 300));
+        kill(readers[i], SIGSTOP);
+        end_and_purge(store, churn, 1);
+        make_and_fill(store, 2, (uint8_t)(101 + rf_prng_below(&prng, 100)));
         kill(readers[i], SIGCONT);
-        make_and_purge(store, churn, 1 + rf_prng_below(&prng, 2),
-                       (uint8_t)(1 + rf_prng_below(&prng, 250)));
+        end_and_purge(store, churn, 2);
     }
     atomic_store(&churn->stop, true);
     for (unsigned i = 0; i < READERS; i++) {
