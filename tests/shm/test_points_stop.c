@@ -7,6 +7,7 @@
  */
 #include "handle.h"
 #include "killing.h"
+#include "reap.h"
 #include "region.h"
 
 #define BUSY_NS    (20 * RF_MILLISECOND)
@@ -714,6 +715,119 @@ static void a_slow_reaper_does_not_touch_who_comes_after_the_dead(void)
     close_theatre();
 }
 
+/* --- the slot for repairs --- */
+
+static rf_store *open_narrow(bool manual)
+{
+    rf_options options = scene_options(NULL);
+    rf_store *opened;
+    options.max_members = 2; /* four slots, and the one for repairs */
+    options.manual = manual;
+    options.busy_timeout = BUSY_NS;
+    return rf_open(stage.name, &options, &opened, NULL) == RF_OK ? opened : NULL;
+}
+
+static void die_in_a_narrow_store(void)
+{
+    open_narrow(false);
+}
+
+static void die_when_reaping(const char *point)
+{
+    if (strcmp(point, "reap.entered") == 0) {
+        die_here();
+    }
+}
+
+/* Dies as soon as it begins to settle the dead from the slot for repairs. */
+static void die_repairing(void)
+{
+    rf_point_on_hit = die_when_reaping;
+    open_narrow(false);
+}
+
+static void tend_narrow(void)
+{
+    rf_store *store = open_narrow(true);
+    atomic_store(&me->stage, 1);
+    while (atomic_load(&actors[0].stage) == 0) {
+        usleep(50);
+    }
+    armed_here = true;
+    rf_tend(store, SCENE_LOOK);
+    armed_here = false;
+    atomic_store(&me->stage, 2);
+    while (atomic_load(&actors[0].stage) == 1) {
+        usleep(50);
+    }
+    rf_close(store);
+}
+
+/* Enters a full store, if that is possible while somebody else is at the last repairer. */
+static void enter_narrow(void)
+{
+    rf_store *store = open_narrow(false);
+    me->status = store == NULL ? RF_BUSY : RF_OK;
+    if (store != NULL) {
+        rf_close(store);
+    }
+    atomic_store(&me->stage, 1);
+}
+
+/* Slot 0 was left by a repairer that died. One settles it and is stopped at a point of that, while
+ * another one wants to use the slot. Returns whether there is such a point. */
+static bool meet_in_the_repair_slot(uint32_t at, uint32_t *entered)
+{
+    struct actor *dead = &actors[0], *tender = &actors[1], *newcomer = &actors[2];
+    rf_destroy(stage.name, NULL);
+    stage.store = open_narrow(true);
+    prepare_actor(dead, "", 0);
+    prepare_actor(tender, "", at);
+    prepare_actor(newcomer, "", 0);
+    start_actor(tender, tend_narrow);
+    wait_stage(tender, 1);
+    start_actor(dead, die_in_a_narrow_store);
+    wait_end(dead);
+    start_actor(newcomer, die_repairing);
+    wait_end(newcomer);
+    CLAIM(rf_is_dead(rf_member_at(rf_handle_of(stage.store)->map, 0)),
+          "the repairer did not die in its slot");
+    atomic_store(&dead->stage, 1);
+    while (atomic_load(&tender->stopped) == 0 && atomic_load(&tender->stage) != 2) {
+        usleep(50);
+    }
+    bool there = atomic_load(&tender->stopped) != 0;
+    start_actor(newcomer, enter_narrow);
+    wait_end(newcomer);
+    *entered += newcomer->status == RF_OK;
+    go_on(tender);
+    atomic_store(&dead->stage, 2);
+    wait_end(tender);
+    settle_by_tending();
+    claim_no_dangling();
+    start_actor(newcomer, enter_narrow);
+    wait_end(newcomer);
+    CLAIM(newcomer->status == RF_OK, "the store can't be entered any more");
+    settle_by_tending();
+    claim_no_dangling();
+    rf_close(stage.store);
+    stage.store = NULL;
+    return there;
+}
+
+static void a_repairer_and_who_settles_the_last_one_are_not_in_each_others_way(void)
+{
+    uint32_t entered = 0;
+    open_theatre(scene_named("checkpoint"), RF_BOUND);
+    rf_close(stage.store);
+    stage.store = NULL;
+    for (armed.at = 1; meet_in_the_repair_slot(armed.at, &entered); armed.at++) {
+    }
+    printf("  stopped at %u points of settling the last repairer; entered meanwhile %u times\n",
+           armed.at - 1, entered);
+    close_theatre();
+}
+
 /* --- outside of everything --- */
 
 /* A worker that is stopped between two calls for longer than its lease. */
@@ -796,6 +910,7 @@ int main(int argc, char **argv)
     RUN_TEST(stopped_while_it_makes_a_run_only_that_name_is_busy);
     RUN_TEST(stopped_in_the_middle_of_a_reap_only_what_the_dead_held_is_busy);
     RUN_TEST(a_slow_reaper_does_not_touch_who_comes_after_the_dead);
+    RUN_TEST(a_repairer_and_who_settles_the_last_one_are_not_in_each_others_way);
     RUN_TEST(a_worker_stopped_for_longer_than_its_lease_is_fenced_out);
     return UNITY_END();
 }
