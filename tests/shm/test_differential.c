@@ -28,7 +28,7 @@
 #define LEASES       40u
 #define POINTS       40u
 #define INPUTS       80u
-#define STEPS        60000u
+#define STEPS        52000u
 #define LOOK_EVERY   1u
 
 /* Bytes that can be long without taking room: a head, and one byte over and over. */
@@ -1101,11 +1101,12 @@ static void present_lease(struct request *q)
         return;
     }
     uint32_t i = pick(world.lease_count);
-    for (uint32_t tries = 0; tries < 6; tries++) {
+    for (uint32_t tries = 0; tries < 12; tries++) {
         q->lease = world.leases[i];
         q->tenant = world.lease_tenants[i];
         const struct lot *lot = lot_of(q);
-        if (lot != NULL && lot->box.state.fence == q->lease.fence) {
+        if (lot != NULL && lot->box.state.fence == q->lease.fence &&
+            rf_shard_leased_at(&lot->box.state, world.shop.now)) {
             break;
         }
         i = pick(world.lease_count);
@@ -1245,7 +1246,7 @@ static void plan_manifest(struct request *q)
 
 static rf_run_config some_config(uint32_t tenant, uint64_t run)
 {
-    return (rf_run_config){.lease_duration = chance(2) ? 0 : 60 + 90 * run,
+    return (rf_run_config){.lease_duration = chance(2) ? 0 : 250 + 350 * run,
                            .semantics = chance(95) ? (rf_semantics)tenant : RF_COMPLETED,
                            .has_max_retries = run == 1,
                            .max_retries = 2};
