@@ -6,6 +6,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "operation.h" /* before unity.h, which makes a macro of noreturn */
+
 #include <unity.h>
 
 #include "crew.h"
@@ -509,6 +512,148 @@ static void a_sequence_lock_shows_nothing_torn(void)
     TEST_ASSERT_GREATER_THAN_UINT64(1000, atomic_load(&bench->total));
 }
 
+/* The same on a shard: its token is made of its key, in the record or in a block. */
+static int read_shard(void *argument)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = farm_tenant(1);
+    (void)argument;
+    store = crew_open(bench->store, &(rf_options){.read_only = true});
+    atomic_fetch_add(&bench->ready, 1);
+    while (!atomic_load(&bench->stop)) {
+        rf_shard_info info;
+        CREW_CHECK(rf_get_shard(store, &tenant, 1, 1, &info, scratch, sizeof(scratch), NULL) ==
+                       RF_OK,
+                   "get_shard");
+        const uint8_t *token = info.cursor.token.data;
+        for (size_t i = 0; i < info.cursor.token.len; i++) {
+            CREW_CHECK(token[i] == (uint8_t)farm_number(info.cursor.key), "a torn token");
+        }
+        atomic_fetch_add(&bench->total, 1);
+    }
+    rf_close(store);
+    return 0;
+}
+
+static bool three_are_ready(void *context)
+{
+    (void)context;
+    return atomic_load(&bench->ready) == 3;
+}
+
+static void a_shard_that_is_written_all_the_time_is_read_whole(void)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    uint8_t token[4000];
+    rf_tenant tenant = farm_tenant(1);
+    struct farm_key start = farm_key(1), end = farm_key(UINT64_MAX);
+    rf_shard_input input = {.shard = 1, .spec = {.start = {start.bytes, 8}, .end = {end.bytes, 8}}};
+    rf_run_config config = {.lease_duration = 3600 * RF_SECOND};
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    struct rf_prng prng = {rf_env_number("RF_SEED", 5)};
+    pid_t readers[3];
+    set_up("whole", 4u << 20);
+    enter(RF_SECOND);
+    TEST_ASSERT_EQUAL(RF_OK, rf_create_run_with_shards(store, rf_now(store), &tenant, 1, &config,
+                                                       &input, 1, 1, NULL));
+    TEST_ASSERT_EQUAL(RF_OK,
+                      rf_acquire(store, rf_now(store), &tenant, 1, 1, 1, RF_BOUND, &grant, NULL));
+    for (unsigned i = 0; i < 3; i++) {
+        readers[i] = crew_start(read_shard, NULL);
+    }
+    TEST_ASSERT_TRUE(crew_until(three_are_ready, NULL, 10000));
+    uint64_t until = crew_ns() + crew_amount(1500, 20000) * RF_MILLISECOND;
+    for (uint64_t n = 2; crew_ns() < until; n++) {
+        struct farm_key key = farm_key(n);
+        size_t len = 1 + rf_prng_below(&prng, n % 2 == 0 ? 80 : sizeof(token));
+        memset(token, (int)(n & 0xFF), len);
+        rf_cursor cursor = {.key = {key.bytes, 8}, .token = {token, len}};
+        TEST_ASSERT_EQUAL(RF_OK, rf_checkpoint(store, rf_now(store), &tenant, &grant.lease, &cursor,
+                                               rf_new_op(store), NULL));
+    }
+    atomic_store(&bench->stop, true);
+    for (unsigned i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL(0, crew_join(readers[i], 10000));
+    }
+    TEST_ASSERT_GREATER_THAN_UINT64(1000, atomic_load(&bench->total));
+}
+
+/* --- slots that are used again --- */
+
+/* A run of one shard under this id; the shard is leased to the test. */
+static rf_lease make_and_hold(uint64_t run)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = farm_tenant(1);
+    struct farm_key start = farm_key(1), end = farm_key(9);
+    rf_shard_input input = {.shard = 1, .spec = {.start = {start.bytes, 8}, .end = {end.bytes, 8}}};
+    rf_run_config config = {.lease_duration = 3600 * RF_SECOND};
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    TEST_ASSERT_EQUAL(RF_OK, rf_create_run_with_shards(store, rf_now(store), &tenant, run, &config,
+                                                       &input, 1, 1, NULL));
+    TEST_ASSERT_EQUAL(RF_OK,
+                      rf_acquire(store, rf_now(store), &tenant, run, 1, 1, RF_BOUND, &grant, NULL));
+    return grant.lease;
+}
+
+static void end_and_purge(uint64_t run)
+{
+    rf_tenant tenant = farm_tenant(1);
+    TEST_ASSERT_EQUAL(RF_OK, rf_cancel_run(store, rf_now(store), &tenant, run, 2, NULL));
+    TEST_ASSERT_EQUAL(RF_OK, rf_purge_run(store, rf_now(store), &tenant, run, NULL));
+}
+
+static void who_comes_late_finds_that_the_slot_is_anothers(void)
+{
+    set_up("late", 1u << 20);
+    enter(RF_SECOND);
+    rf_tenant tenant = farm_tenant(1);
+    rf_lease old = make_and_hold(1);
+    uint32_t run_slot;
+    uint64_t uid;
+    TEST_ASSERT_EQUAL(RF_OK, rf_find_run(map, &tenant, 1, &run_slot, &uid));
+    end_and_purge(1);
+    /* Until the next run has the shard's slot; a claimer of the old one may still be on its way. */
+    rf_lease now = {0};
+    for (uint64_t run = 2; now.slot_hint != old.slot_hint; run++) {
+        TEST_ASSERT_LESS_THAN_UINT64(100000, run);
+        now = make_and_hold(run);
+        if (now.slot_hint != old.slot_hint) {
+            end_and_purge(run);
+        }
+    }
+    struct rf_op op;
+    bool gone = false;
+    rf_op_begin(&op, actor);
+    TEST_ASSERT_EQUAL(
+        RF_OK, rf_op_open_slot(&op, run_slot, uid, (uint32_t)old.slot_hint - 1, &gone, NULL));
+    rf_op_end(&op);
+    TEST_ASSERT_TRUE(gone);
+    /* Neither does the old lease open it, nor is the new one harmed. */
+    TEST_ASSERT_EQUAL(RF_NOT_FOUND, rf_renew(store, rf_now(store), &tenant, &old, NULL));
+    TEST_ASSERT_EQUAL(RF_OK, rf_renew(store, rf_now(store), &tenant, &now, NULL));
+}
+
+static void any_hint_is_safe(void)
+{
+    set_up("hint", 1u << 20);
+    enter(RF_SECOND);
+    rf_tenant tenant = farm_tenant(1);
+    rf_lease mine = make_and_hold(1), other = make_and_hold(2);
+    struct rf_prng prng = {rf_env_number("RF_SEED", 6)};
+    for (uint64_t n = 0; n < 5000; n++) {
+        rf_lease lease = mine;
+        lease.slot_hint = n < 300      ? n
+                          : n == 300   ? other.slot_hint
+                          : n == 301   ? UINT64_MAX
+                          : n % 2 == 0 ? rf_prng_next(&prng)
+                                       : rf_prng_below(&prng, 300000);
+        TEST_ASSERT_EQUAL(RF_OK, rf_renew(store, rf_now(store), &tenant, &lease, NULL));
+        lease.run = 3; /* no such run, whatever the hint says */
+        TEST_ASSERT_EQUAL(RF_NOT_FOUND, rf_renew(store, rf_now(store), &tenant, &lease, NULL));
+    }
+}
+
 static void a_sequence_that_a_dead_writer_left_odd_is_closed_by_the_next(void)
 {
     rf_word32 seq = 6;
@@ -535,5 +680,8 @@ int main(void)
     RUN_TEST(a_lane_wraps_over_a_filler_and_keeps_the_last_record_whole);
     RUN_TEST(a_sequence_lock_shows_nothing_torn);
     RUN_TEST(a_sequence_that_a_dead_writer_left_odd_is_closed_by_the_next);
+    RUN_TEST(a_shard_that_is_written_all_the_time_is_read_whole);
+    RUN_TEST(who_comes_late_finds_that_the_slot_is_anothers);
+    RUN_TEST(any_hint_is_safe);
     return UNITY_END();
 }
