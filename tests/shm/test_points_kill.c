@@ -2,6 +2,10 @@
  * Kill -9 at every point of every operation: it happened wholly or not at all, nothing is locked,
  * nothing leaked, and the same call again knows which of the two it was.
  */
+#include "handle.h"
+#include "lock.h"
+#include "operation.h"
+
 #include "killing.h"
 
 static struct {
@@ -81,6 +85,160 @@ static void kill_everywhere(void)
         start_bystander();
         kill_at_points(BY_GUARDIAN, false, rough * (large ? 17 : 1));
     }
+}
+
+/* --- waiting for locks --- */
+
+/* The lock word of the shard that scenes work on. */
+static rf_word32 *target_lock(void)
+{
+    struct rf_map *map = rf_handle_of(stage.store)->map;
+    uint32_t run_slot;
+    uint64_t uid;
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_find_run(map, &stage.tenant, SCENE_RUN, &run_slot, &uid));
+    return &rf_rec_at(map, rf_find_shard(map, run_slot, uid, 2))->lock;
+}
+
+static bool someone_sleeps_on(const rf_word32 *lock)
+{
+    return (atomic_load(lock) & RF_ID_WAITERS) != 0;
+}
+
+/* Waits for the child, and gives the lock up as soon as it has been asleep on it for a while. */
+static void unlock_in_front_of(pid_t pid, rf_word32 *lock)
+{
+    struct rf_actor *actor = &rf_handle_of(stage.store)->actor;
+    int how;
+    bool held = true;
+    uint64_t asleep = 0;
+    while (waitpid(pid, &how, WNOHANG) == 0) {
+        asleep = asleep == 0 && someone_sleeps_on(lock) ? now_ns() : asleep;
+        if (held && asleep != 0 && now_ns() - asleep > 2 * RF_MILLISECOND) {
+            rf_unlock(actor, lock, RF_LOCK_SHARD);
+            held = false;
+        }
+        usleep(100);
+    }
+    CLAIM(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL, "did not die of the kill");
+    if (held) {
+        /* Settled meanwhile or not: it is ours. */
+        settle_by_tending();
+        CLAIM((atomic_load(lock) & ~RF_ID_WAITERS) == actor->id,
+              "the dead waiter's reaper freed it");
+        rf_unlock(actor, lock, RF_LOCK_SHARD);
+    }
+}
+
+static void killed_anywhere_while_it_waits_for_a_lock(void)
+{
+    uint32_t at = 0;
+    bool fired = true;
+    open_theatre(scene_by_name("checkpoint_into_a_block"), RF_DETACHED);
+    rehearse();
+    while (fired) {
+        set_stage();
+        *stage.victim = (struct victim){0};
+        armed.at = ++at;
+        rf_word32 *lock = target_lock();
+        pid_t pid = fork_player();
+        if (pid == 0) {
+            struct play play = new_play();
+            play.store = open_store(false);
+            stage.scene->enter(&play);
+            stage.victim->lease = play.lease;
+            atomic_store(&stage.victim->ready, 1);
+            while (atomic_load(&stage.victim->ready) == 1) {
+                usleep(50);
+            }
+            arm(stage.victim, at, false);
+            stage.scene->act(&play, NULL);
+            armed.victim = NULL;
+            die_here();
+        }
+        while (atomic_load(&stage.victim->ready) == 0) {
+            usleep(50);
+        }
+        TEST_ASSERT_EQUAL_INT(
+            RF_OK, rf_lock(&rf_handle_of(stage.store)->actor, lock, RF_LOCK_SHARD, NULL));
+        atomic_store(&stage.victim->ready, 2);
+        unlock_in_front_of(pid, lock);
+        fired = atomic_load(&stage.victim->fired) != 0;
+        judge(BY_TENDING);
+    }
+    printf("  waiting for a lock: killed at %u points\n", at - 1);
+    close_theatre();
+}
+
+/* Stops at the first point, holding its locks, and dies at a later one. */
+static void stop_and_die_at_point(const char *name)
+{
+    if (armed.victim != NULL && armed_here && atomic_load(&armed.victim->hits) == 0) {
+        raise(SIGSTOP);
+    }
+    die_at_point(name);
+}
+
+/* Sleeps on the lock that the victim holds, and takes the shard when it can. */
+static pid_t start_sleeper(void)
+{
+    *stage.reaper = (struct victim){0};
+    pid_t pid = fork_player();
+    if (pid == 0) {
+        struct play play = new_play();
+        play.store = open_store(false);
+        stage.reaper->status = rf_acquire(play.store, SCENE_LATE, &stage.tenant, SCENE_RUN, 2, 31,
+                                          RF_DETACHED, &play.grant, NULL);
+        stage.reaper->lease = play.grant.lease;
+        atomic_store(&stage.reaper->finished, 1);
+        die_here();
+    }
+    return pid;
+}
+
+static bool die_in_front_of_a_sleeper(uint32_t at)
+{
+    int how;
+    set_stage();
+    *stage.victim = (struct victim){0};
+    rf_word32 *lock = target_lock();
+    pid_t pid = fork_player();
+    if (pid == 0) {
+        struct play play = new_play();
+        play.store = open_store(false);
+        stage.scene->enter(&play);
+        arm(stage.victim, at, false);
+        rf_point_on_hit = stop_and_die_at_point;
+        stage.scene->act(&play, NULL);
+        armed.victim = NULL;
+        die_here();
+    }
+    waitpid(pid, &how, WUNTRACED);
+    CLAIM(WIFSTOPPED(how), "not one point");
+    pid_t sleeper = start_sleeper();
+    while (!someone_sleeps_on(lock)) {
+        usleep(50);
+    }
+    kill(pid, SIGCONT);
+    waitpid(pid, &how, 0);
+    uint64_t begun = now_ns();
+    waitpid(sleeper, &how, 0);
+    CLAIM(atomic_load(&stage.reaper->finished) == 1 && stage.reaper->status == RF_OK,
+          rf_status_name(stage.reaper->status));
+    CLAIM(now_ns() - begun < QUICK_NS, "a sleeper was not woken");
+    settle_by_tending();
+    claim_no_dangling();
+    strike_stage();
+    return atomic_load(&stage.victim->fired) != 0;
+}
+
+static void killed_anywhere_in_front_of_a_sleeper_on_its_lock(void)
+{
+    uint32_t at = 2;
+    open_theatre(scene_by_name("release_with_a_cursor"), RF_DETACHED);
+    for (armed.at = at; die_in_front_of_a_sleeper(at); armed.at = ++at) {
+    }
+    printf("  in front of a sleeper: killed at %u points\n", at - 2);
+    close_theatre();
 }
 
 /* --- opening --- */
@@ -218,7 +376,9 @@ int main(int argc, char **argv)
                  playing->name);
         UnityDefaultTestRun(play_scene, names[i % 64], __LINE__);
     }
-    if (argc < 2) {
+    if (argc < 2 || strcmp(argv[1], "more") == 0) {
+        RUN_TEST(killed_anywhere_while_it_waits_for_a_lock);
+        RUN_TEST(killed_anywhere_in_front_of_a_sleeper_on_its_lock);
         RUN_TEST(killed_anywhere_while_making_a_store_the_next_one_makes_it);
         RUN_TEST(killed_anywhere_while_entering_a_store_of_the_dead_the_next_one_enters);
     }

@@ -162,17 +162,6 @@ static void play_part(void)
 
 static const struct scene *playing;
 
-static const struct scene *scene_named(const char *name)
-{
-    for (unsigned i = 0; i < scene_count; i++) {
-        if (strcmp(scenes[i].name, name) == 0) {
-            return &scenes[i];
-        }
-    }
-    TEST_FAIL_MESSAGE(name);
-    return NULL;
-}
-
 /* The states before and after, without times to look at and without settling. */
 static void peek_into(struct picture *p)
 {
@@ -431,7 +420,7 @@ static void claim_shard_busy(pid_t pid)
 static void stop_in(const char *scene, const char *point, struct others *o)
 {
     struct actor *a = &actors[0];
-    open_impatient_theatre(scene_named(scene), RF_DETACHED);
+    open_impatient_theatre(scene_by_name(scene), RF_DETACHED);
     set_stage();
     make_others(o);
     prepare_actor(a, point, 1);
@@ -520,7 +509,7 @@ static void stopped_while_it_makes_a_run_only_that_name_is_busy(void)
     struct actor *a = &actors[0];
     const rf_run_config config = {.lease_duration = 5};
     rf_result result = {0};
-    open_impatient_theatre(scene_named("create_run_with_shards"), RF_DETACHED);
+    open_impatient_theatre(scene_by_name("create_run_with_shards"), RF_DETACHED);
     set_stage();
     prepare_actor(a, "run.prepared", 1);
     start_actor(a, play_part);
@@ -570,7 +559,7 @@ static void stopped_in_the_middle_of_a_reap_only_what_the_dead_held_is_busy(void
 {
     struct others o;
     struct actor *reaper = &actors[1], *dead = &actors[0];
-    open_impatient_theatre(scene_named("checkpoint_into_a_block"), RF_BOUND);
+    open_impatient_theatre(scene_by_name("checkpoint_into_a_block"), RF_BOUND);
     set_stage();
     make_others(&o);
     prepare_actor(reaper, "record.state", 1);
@@ -698,7 +687,7 @@ static bool settle_twice(uint32_t first, uint32_t second, bool *two)
 static void a_slow_reaper_does_not_touch_who_comes_after_the_dead(void)
 {
     uint32_t plays = 0;
-    open_impatient_theatre(scene_named("checkpoint_into_a_block"), RF_BOUND);
+    open_impatient_theatre(scene_by_name("checkpoint_into_a_block"), RF_BOUND);
     set_stage();
     make_many();
     for (armed.at = 1;; armed.at++) {
@@ -818,7 +807,7 @@ static bool meet_in_the_repair_slot(uint32_t at, uint32_t *entered)
 static void a_repairer_and_who_settles_the_last_one_are_not_in_each_others_way(void)
 {
     uint32_t entered = 0;
-    open_theatre(scene_named("checkpoint"), RF_BOUND);
+    open_theatre(scene_by_name("checkpoint"), RF_BOUND);
     rf_close(stage.store);
     stage.store = NULL;
     for (armed.at = 1; meet_in_the_repair_slot(armed.at, &entered); armed.at++) {
@@ -854,7 +843,7 @@ static void a_worker_stopped_for_longer_than_its_lease_is_fenced_out(void)
     const rf_run_config config = {.lease_duration = 20 * RF_MILLISECOND};
     rf_shard_input shard = {.shard = 1,
                             .spec = {.start = rf_bytes_of("a", 1), .end = rf_bytes_of("z", 1)}};
-    open_theatre(scene_named("checkpoint"), RF_BOUND);
+    open_theatre(scene_by_name("checkpoint"), RF_BOUND);
     play = new_play();
     TEST_ASSERT_EQUAL_INT(RF_OK,
                           rf_create_run_with_shards(stage.store, rf_now(stage.store), &stage.tenant,
@@ -896,7 +885,7 @@ int main(int argc, char **argv)
     actors = mmap(NULL, ACTORS * sizeof(*actors), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (unsigned i = 0; i < sizeof(read_scenes) / sizeof(read_scenes[0]); i++) {
-        playing = scene_named(read_scenes[i]);
+        playing = scene_by_name(read_scenes[i]);
         snprintf(names[i], sizeof(names[0]), "stopped_anywhere_in_%s_nothing_is_torn_or_lost",
                  playing->name);
         if (argc < 2 || strcmp(argv[1], playing->name) == 0) {

@@ -599,3 +599,14 @@ const struct scene scenes[] = {
      .act = act_close},
 };
 const unsigned scene_count = sizeof(scenes) / sizeof(scenes[0]);
+
+const struct scene *scene_by_name(const char *name)
+{
+    for (unsigned i = 0; i < scene_count; i++) {
+        if (strcmp(scenes[i].name, name) == 0) {
+            return &scenes[i];
+        }
+    }
+    fprintf(stderr, "there is no scene called %s\n", name);
+    abort();
+}

@@ -61,6 +61,8 @@ struct scene {
 
 extern const struct scene scenes[];
 extern const unsigned scene_count;
+/* By its name; ends the program if there is none. */
+const struct scene *scene_by_name(const char *name);
 
 /* How stores for scenes are made. */
 rf_options scene_options(const struct scene *scene);
