@@ -99,5 +99,5 @@ void measure_calls(struct farm *farm)
     } else {
         fprintf(stderr, "calls: tracing is not allowed here\n");
     }
-    free(lot);
+    free_lots();
 }

@@ -12,15 +12,28 @@ static void write_ahead(struct lot *lot, uint32_t at)
     farm_key(lot->keys[at % LOT_AHEAD], (uint32_t)lease->shard - 1, lot->number++);
 }
 
+static struct lot *lots;
+
 struct lot *make_lot(struct farm *farm, rf_lease *leases, uint32_t count)
 {
     struct lot *lot = calloc(1, sizeof(*lot));
     assert(lot != NULL && (count == 1 || count % LOT_AHEAD == 0));
-    *lot = (struct lot){.farm = farm, .leases = leases, .count = count, .number = farm->now};
+    *lot = (struct lot){
+        .next = lots, .farm = farm, .leases = leases, .count = count, .number = farm->now};
+    lots = lot;
     for (uint32_t i = 0; i < LOT_AHEAD; i++) {
         write_ahead(lot, i);
     }
     return lot;
+}
+
+void free_lots(void)
+{
+    while (lots != NULL) {
+        struct lot *next = lots->next;
+        free(lots);
+        lots = next;
+    }
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -258,4 +271,7 @@ void measure_held(struct farm *farm)
     measure("look", walks, COUNT(walks), SLOW_ROUNDS);
     rf_session_destroy(seat.session);
     farm_purge(farm, RUN_HELD);
+    free_lots();
+    free(hot);
+    free(all);
 }

@@ -44,6 +44,7 @@ static inline void must_execute(rf_status status, const rf_result *result)
 #define LOT_AHEAD 16u
 
 struct lot {
+    struct lot *next; /* of all that were made */
     struct farm *farm;
     rf_lease *leases; /* in the order in which they are visited */
     uint32_t count;   /* 1, or a multiple of LOT_AHEAD */
@@ -57,6 +58,7 @@ struct lot {
 
 /* Each row has a lot of its own; the leases may be the same. */
 struct lot *make_lot(struct farm *farm, rf_lease *leases, uint32_t count);
+void free_lots(void);
 void run_checkpoint(void *context, uint64_t n);
 void run_renew(void *context, uint64_t n);
 
