@@ -169,6 +169,9 @@ static rf_status attempt(struct attempt *a, uint64_t run)
         rf_sweep_all(&h->actor, a->now);
         status = search(a);
     }
+    if (status == RF_NONE_AVAILABLE) {
+        RF_POINT("claim.none"); /* from here on something may come that was not seen */
+    }
     if (status == RF_NONE_AVAILABLE && detail != NULL) {
         uint64_t earliest = LOAD64(a->run->earliest);
         detail->deadline = earliest == RF_NO_DEADLINE ? 0 : earliest;

@@ -86,6 +86,7 @@ static rf_status read_record(struct rf_map *map, struct rf_actor *actor, struct 
         uint32_t begun = rf_seq_begin(&rec->seq);
         if ((begun & 1u) == 0) {
             copy_identity(rec, copy);
+            RF_POINT("record.reading");
             bool sound = !whole || copy_bytes(map, rec, copy);
             if (rf_seq_valid(&rec->seq, begun)) {
                 if (!sound) {
