@@ -437,6 +437,7 @@ static int take_turns(void *argument)
     struct relay *relay = argument;
     static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
     rf_tenant tenant = queue_tenant();
+    struct rf_prng prng = {(uint64_t)getpid()};
     rf_store *store = crew_open(relay->store, &(rf_options){0});
     while (!atomic_load(&relay->stop)) {
         rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
@@ -452,6 +453,9 @@ static int take_turns(void *argument)
             atomic_store(&relay->longest_gap, took);
         }
         uint64_t mine = atomic_fetch_add(&relay->handovers, 1) + 1;
+        /* The other one begins to claim now; it is let come as far as it may. */
+        for (uint64_t hold = crew_ns() + rf_prng_below(&prng, 12000); crew_ns() < hold;) {
+        }
         CREW_CHECK(rf_release(store, rf_now(store), &tenant, &grant.lease, NULL, rf_new_op(store),
                               NULL) == RF_OK,
                    "release");

@@ -106,6 +106,46 @@ static void a_waiter_that_is_killed_anywhere_is_not_counted(void)
     expect_uncounted("claim.unsummed", 0); /* only the last one comes there */
 }
 
+/* --- between the last look and the sleep --- */
+
+/* At the second look, the one after getting in line, it waits until the shard has been freed. */
+static void linger_after_looking(const char *name)
+{
+    struct queue_waiter *gate = &hooked->waiters[QUEUE_MAX - 1];
+    if (strcmp(name, "claim.none") == 0 && atomic_fetch_add(&hooked->point_hits, 1) == 1) {
+        atomic_store(&gate->stage, 1);
+        while (!atomic_load(&gate->quit)) {
+            crew_sleep_ms(1);
+        }
+    }
+}
+
+static void hook_lingering(struct queue *queue)
+{
+    hooked = queue;
+    rf_point_on_hit = linger_after_looking;
+}
+
+static bool gate_is_reached(void *context)
+{
+    (void)context;
+    return atomic_load(&q->waiters[QUEUE_MAX - 1].stage) == 1;
+}
+
+static void a_shard_freed_between_the_last_look_and_the_sleep_is_not_missed(void)
+{
+    q = queue_make("linger", 1, 60 * RF_SECOND);
+    queue_in_child = hook_lingering;
+    rf_lease lease = queue_hold(q, 1);
+    queue_start_waiter(q);
+    TEST_ASSERT_TRUE(crew_until(gate_is_reached, NULL, 10000));
+    TEST_ASSERT_EQUAL_UINT64(1, queue_waiting(q));
+    TEST_ASSERT_EQUAL(RF_OK, queue_release(q, &lease));
+    atomic_store(&q->waiters[QUEUE_MAX - 1].quit, true);
+    TEST_ASSERT_EQUAL_UINT32_MESSAGE(1, queue_answers(q, 1, SOON_MS), "it sleeps all the same");
+    TEST_ASSERT_EQUAL(RF_OK, q->waiters[0].status);
+}
+
 /* --- whoever frees a shard dies before it has woken anybody --- */
 
 static int release_and_die(void *argument)
@@ -161,6 +201,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(a_woken_waiter_that_is_killed_passes_the_wake_on);
     RUN_TEST(a_waiter_that_is_killed_anywhere_is_not_counted);
+    RUN_TEST(a_shard_freed_between_the_last_look_and_the_sleep_is_not_missed);
     RUN_TEST(a_releaser_that_dies_before_its_wake_wakes_all_the_same);
     return UNITY_END();
 }

@@ -139,11 +139,81 @@ static void a_purge_waits_for_who_is_inside_at_committed(void)
     play("lane.committed");
 }
 
+/* --- a reading that is overtaken --- */
+
+static void write_token(uint64_t run, uint8_t mark)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    rf_tenant tenant = farm_tenant(1);
+    struct farm_key key = farm_key(mark);
+    uint8_t token[600];
+    rf_cursor cursor = {.key = {key.bytes, 8}, .token = {token, sizeof(token)}};
+    memset(token, mark, sizeof(token));
+    TEST_ASSERT_EQUAL(RF_OK,
+                      rf_acquire(store, rf_now(store), &tenant, run, 1, 5, RF_BOUND, &grant, NULL));
+    TEST_ASSERT_EQUAL(RF_OK, rf_complete(store, rf_now(store), &tenant, &grant.lease, &cursor,
+                                         rf_new_op(store), NULL));
+}
+
+static uint32_t readings;
+
+/* Between a reader's look at the record and at its bytes, the run goes away and another one writes
+ * into the block. */
+static void overtake(const char *point)
+{
+    rf_tenant tenant = farm_tenant(1);
+    if (strcmp(point, "record.reading") != 0 || readings++ != 0) {
+        return;
+    }
+    TEST_ASSERT_EQUAL(RF_OK, rf_cancel_run(store, rf_now(store), &tenant, 1, 2, NULL));
+    TEST_ASSERT_EQUAL(RF_OK, rf_purge_run(store, rf_now(store), &tenant, 1, NULL));
+    write_token(2, 200);
+}
+
+static bool see_token(void *context, const rf_shard_info *info)
+{
+    (void)info;
+    *(bool *)context = true;
+    return true;
+}
+
+static void a_reading_that_a_purge_overtakes_finds_nothing(void)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_tenant tenant = farm_tenant(1);
+    rf_shard_info info;
+    rf_progress progress;
+    bool seen = false;
+    for (unsigned kind = 0; kind < 3; kind++) {
+        rf_store *reader = crew_open(scene->store, &(rf_options){.read_only = true});
+        make_run(1);
+        make_run(2); /* in records of its own: only the block is taken over */
+        write_token(1, 100);
+        readings = 0;
+        rf_point_on_hit = overtake;
+        rf_status status =
+            kind == 0 ? rf_get_shard(reader, &tenant, 1, 1, &info, scratch, sizeof(scratch), NULL)
+            : kind == 1
+                ? rf_list_shards(reader, rf_now(reader), &tenant, 1, RF_LIST_ALL, see_token, &seen,
+                                 NULL)
+                : rf_get_progress(reader, rf_now(reader), &tenant, 1, &progress, NULL, NULL);
+        rf_point_on_hit = NULL;
+        TEST_ASSERT_NOT_EQUAL(0, readings);
+        TEST_ASSERT_EQUAL(kind == 0 ? RF_NOT_FOUND : RF_RUN_NOT_FOUND, status);
+        TEST_ASSERT_FALSE(seen);
+        TEST_ASSERT_EQUAL(RF_OK, rf_cancel_run(store, rf_now(store), &tenant, 2, 2, NULL));
+        TEST_ASSERT_EQUAL(RF_OK, rf_purge_run(store, rf_now(store), &tenant, 2, NULL));
+        rf_close(reader);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(a_purge_waits_for_who_is_inside_at_taking);
     RUN_TEST(a_purge_waits_for_who_is_inside_at_prepared);
     RUN_TEST(a_purge_waits_for_who_is_inside_at_committed);
+    RUN_TEST(a_reading_that_a_purge_overtakes_finds_nothing);
     return UNITY_END();
 }
