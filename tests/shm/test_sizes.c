@@ -285,6 +285,62 @@ static void a_split_makes_2_to_256_children(void)
     TEST_ASSERT_EQUAL_UINT64(5, rf_shop_inspect(b).extents); /* 257 shards */
 }
 
+static void reopen_with(const rf_options *options)
+{
+    rf_close(a);
+    rf_close(b);
+    rf_shop_raze(&shop);
+    rf_shop_found(&shop);
+    a = rf_shop_enter(&shop, options);
+    b = rf_shop_enter(&shop, options);
+}
+
+/* Room for two large shards. A third one takes the others with it, as often as one
+ * tries: blocks, extents and places in the index come back. */
+static void a_registration_that_runs_out_of_room_leaves_nothing(void)
+{
+    const rf_options tight = {
+        .max_shards = 64, .max_bytes = 2 * 65536, .max_runs = 4, .max_members = 4};
+    reopen_with(&tight);
+    rf_shard_input six[6];
+    char keys[7][4] = {"a", "b", "c", "d", "e", "f", "g"};
+    for (uint32_t i = 0; i < 6; i++) {
+        six[i] = rf_input_of(i, keys[i], keys[i + 1]);
+        six[i].spec.metadata = some(RF_METADATA_MAX, i);
+        six[i].cursor = (rf_cursor){.key = six[i].spec.start, .token = some(97, i)};
+    }
+    RF_EXPECT(RF_OK, rf_create_run(a, shop.now, &tenant, RUN + 1, &config, NULL));
+    for (unsigned i = 0; i < 200; i++) {
+        RF_EXPECT(RF_RESOURCE_EXHAUSTED, rf_create_run_with_shards(a, shop.now, &tenant, RUN,
+                                                                   &config, six, 6, 1, &result));
+        RF_EXPECT(RF_RESOURCE_EXHAUSTED,
+                  rf_register_shards(b, shop.now, &tenant, RUN + 1, six, 6, 1, &result));
+        rf_inspection seen = rf_shop_inspect(b);
+        TEST_ASSERT_EQUAL_UINT64(0, seen.blocks);
+        TEST_ASSERT_EQUAL_UINT64(0, seen.extents);
+        TEST_ASSERT_EQUAL_UINT64(0, seen.shards);
+        TEST_ASSERT_EQUAL_UINT64(1, seen.runs);
+    }
+    RF_EXPECT(RF_OK, rf_register_shards(b, shop.now, &tenant, RUN + 1, six, 2, 1, &result));
+    rf_lease lease;
+    rf_grant g = rf_shop_blank(0);
+    RF_EXPECT(RF_OK, rf_claim(a, shop.now, &tenant, RUN + 1, 0, RF_BOUND, 0, &g, NULL));
+    lease = g.lease;
+    rf_child parts[3] = {rf_child_of("a", "a1"), rf_child_of("a1", "a2"), rf_child_of("a2", "b")};
+    uint64_t ids[3];
+    for (unsigned i = 0; i < 200; i++) {
+        for (unsigned k = 0; k < 3; k++) {
+            parts[k].spec.metadata = some(RF_METADATA_MAX, k);
+        }
+        RF_EXPECT(RF_RESOURCE_EXHAUSTED,
+                  rf_split_replace(a, shop.now, &tenant, &lease, parts, 3, 2, ids, &result));
+        TEST_ASSERT_EQUAL_UINT64(4, rf_shop_inspect(b).blocks);
+        TEST_ASSERT_EQUAL_UINT64(2, rf_shop_inspect(b).shards);
+    }
+    parts[0].spec.metadata = parts[1].spec.metadata = parts[2].spec.metadata = rf_bytes_none();
+    RF_EXPECT(RF_OK, rf_split_replace(a, shop.now, &tenant, &lease, parts, 3, 2, ids, &result));
+}
+
 /* --- secrecy --- */
 
 static void expect_secret(rf_status expected, rf_status got)
@@ -355,14 +411,9 @@ static void no_refusal_gives_a_key_a_token_metadata_or_an_owner_away(void)
 /* Not only of the protocol: a record that is damaged, a store whose room is used up. */
 static void no_error_of_the_machine_gives_a_key_away(void)
 {
-    rf_close(a);
-    rf_close(b);
-    rf_shop_raze(&shop);
-    rf_shop_found(&shop);
     const rf_options tight = {
         .max_shards = 64, .max_bytes = 65536, .max_runs = 4, .max_members = 4};
-    a = rf_shop_enter(&shop, &tight);
-    b = rf_shop_enter(&shop, &tight);
+    reopen_with(&tight);
     tenant = rf_secret_tenant();
     const rf_shard_input input = {.shard = 1,
                                   .spec = {.start = rf_secret_key('b'), .end = rf_secret_key('y')}};
@@ -401,6 +452,7 @@ int main(void)
     RUN_TEST(ranges_grow_and_shrink_with_residual_splits);
     RUN_TEST(a_shard_spawns_1024_and_no_more);
     RUN_TEST(a_split_makes_2_to_256_children);
+    RUN_TEST(a_registration_that_runs_out_of_room_leaves_nothing);
     RUN_TEST(no_refusal_gives_a_key_a_token_metadata_or_an_owner_away);
     RUN_TEST(no_error_of_the_machine_gives_a_key_away);
     return UNITY_END();
