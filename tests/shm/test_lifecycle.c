@@ -159,7 +159,7 @@ static void a_child_of_fork_may_not_use_its_parents_handle_and_opens_its_own(voi
 
 static int wait_for_the_end(void *context)
 {
-    (void)context;
+    atomic_store((_Atomic uint32_t *)context, 1);
     for (;;) {
         pause();
     }
@@ -169,7 +169,10 @@ static int wait_for_the_end(void *context)
 static void a_child_of_fork_does_not_keep_the_store_in_use(void)
 {
     open_and_fill(16);
-    pid_t child = rf_hands_send(wait_for_the_end, NULL);
+    _Atomic uint32_t *gate = rf_hands_board(sizeof(*gate));
+    pid_t child = rf_hands_send(wait_for_the_end, gate);
+    /* Until it runs for the first time, the child has its parent's lock. */
+    rf_hands_until(gate, 1);
     rf_close(store);
     store = NULL;
     rf_detail detail;
