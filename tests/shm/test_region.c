@@ -420,13 +420,16 @@ static int live_in_a_child(void *context)
 /* A child gets none of the locks that another thread of its parent happened to hold. */
 static void children_forked_in_the_middle_of_an_open_are_not_in_the_way(void)
 {
-    _Atomic uint32_t stop = 0;
+    static _Atomic uint32_t stop;
     pthread_t thread;
+    atomic_store(&stop, 0);
     pid_t idle[40];
     TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, open_and_close, &stop));
     for (unsigned i = 0; i < 40; i++) {
         idle[i] = rf_hands_send(live_in_a_child, NULL);
-        TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(open_in_a_child, NULL)));
+        if (!RF_SHOP_SANITIZED) {
+            TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(open_in_a_child, NULL)));
+        }
     }
     atomic_store(&stop, 1);
     pthread_join(thread, NULL);

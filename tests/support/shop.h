@@ -52,6 +52,19 @@ const char *rf_shop_sentence(rf_status status, const rf_detail *detail);
 /* Prints the sentence, and fails the test unless it has all these words, separated by '|'. */
 void rf_shop_expect_words(rf_status status, const rf_detail *detail, const char *words);
 
+/* Sanitizers make everything slower, and their allocator does not survive a fork in a process with
+ * several threads. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RF_SHOP_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define RF_SHOP_SANITIZED 1
+#endif
+#endif
+#ifndef RF_SHOP_SANITIZED
+#define RF_SHOP_SANITIZED 0
+#endif
+
 /* Statuses are compared by their names: a failure can be read. */
 #define RF_EXPECT(status, call)                                                                    \
     TEST_ASSERT_EQUAL_STRING(rf_status_name(status), rf_status_name(call))
