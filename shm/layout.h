@@ -221,8 +221,9 @@ struct rf_rec_body {
     struct rf_block_ref spawned_ref;
 };
 
+/* On 128 bytes: processors fetch lines in pairs, and a neighbour's would be taken away with ours. */
 struct rf_rec {
-    rf_word32 lock RF_ALIGNED(RF_LINE);
+    rf_word32 lock RF_ALIGNED(2 * RF_LINE);
     rf_word32 seq; /* odd while the body is being written; never reset */
     uint64_t shard;
     uint64_t run_uid; /* the identity is fixed while the extent belongs to the run */
@@ -239,7 +240,7 @@ struct rf_rec {
 _Static_assert(offsetof(struct rf_rec, body) + offsetof(struct rf_rec_body, state) == RF_LINE,
                "a renewal touches two lines");
 _Static_assert(sizeof(struct rf_rec_body) % 8 == 0, "copied by words");
-_Static_assert(sizeof(struct rf_rec) == 832, "a shard with short keys stays below 1 KiB");
+_Static_assert(sizeof(struct rf_rec) == 896, "a shard with short keys stays below 1 KiB");
 
 struct rf_extent {
     rf_word64 claimable RF_ALIGNED(RF_LINE); /* changes under the shard's and the run's lock */
