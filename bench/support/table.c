@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USAGE "usage: %s [--json] [--check] [--rounds=N] [--only=NAME]\n"
+#define USAGE "usage: %s [--json] [--check] [--rounds=N] [--only=NAME] [--canary=NS]\n"
 
 /* The value of an option given as --name=value or as two words; NULL if this is another one. */
 static const char *value_of(const char *name, int argc, char **argv, int *i)
@@ -29,6 +29,18 @@ static uint32_t parse_rounds(const char *text)
     return (uint32_t)rounds | 1u; /* odd, so that there is a middle */
 }
 
+static double parse_canary(const char *text)
+{
+    char *end = NULL;
+    double ns = strtod(text, &end);
+    if (*end != 0 || !(ns > 0)) {
+        fprintf(stderr, "--canary=%s: a time in ns, as the last line of a quiet run says it\n",
+                text);
+        exit(2);
+    }
+    return ns;
+}
+
 struct bench_options bench_parse(int argc, char **argv)
 {
     struct bench_options o = {.json = false, .check = false, .rounds = 101};
@@ -40,6 +52,8 @@ struct bench_options bench_parse(int argc, char **argv)
             o.check = true;
         } else if ((value = value_of("--rounds", argc, argv, &i)) != NULL) {
             o.rounds = parse_rounds(value);
+        } else if ((value = value_of("--canary", argc, argv, &i)) != NULL) {
+            bench_expect_canary(parse_canary(value));
         } else if ((value = value_of("--only", argc, argv, &i)) != NULL) {
             o.only = value;
         } else {

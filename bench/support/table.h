@@ -13,7 +13,7 @@ struct bench_options {
     const char *only; /* a part of the names of the rows, or groups of rows, wanted; NULL: all */
 };
 
-/* --json, --check, --rounds=N, --only=NAME. Says what is wrong or asked for, and ends the program,
+/* --json, --check, --rounds=N, --only=NAME, --canary=NS. Says what is wrong or asked for, and ends the program,
  * otherwise. */
 struct bench_options bench_parse(int argc, char **argv);
 

@@ -82,20 +82,31 @@ static void prepare(const struct bench_case *c)
     }
 }
 
+/* Whether a sample of n calls is long enough by itself, and not because somebody took the core. */
+static bool long_enough(const struct bench_case *c)
+{
+    for (int i = 0; i < 3; i++) {
+        prepare(c);
+        if (sample(c) < SAMPLE_NS) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Doubles n until a sample is long enough; this is the warm-up as well. */
 static void choose_n(struct bench_case *c)
 {
     uint64_t most = c->n_max != 0 ? c->n_max : 1u << 30;
-    if (c->n != 0) {
+    if (c->n != 0 || most == 1) {
+        c->n = c->n != 0 ? c->n : 1;
         prepare(c);
         sample(c);
         return;
     }
     c->n = 1;
-    prepare(c);
-    while (sample(c) < SAMPLE_NS && c->n < most) {
+    while (c->n < most && !long_enough(c)) {
         c->n = 2 * c->n < most ? 2 * c->n : most;
-        prepare(c);
     }
 }
 
@@ -129,10 +140,19 @@ static double ns_of_one(const struct bench_case *c)
 #define CANARY_STEPS   2000u
 #define CANARY_SLACK   1.08
 #define QUIET_MIN      5u
+#define QUIET_WANTED   15u /* rounds, and up to so many times the rounds to get them: */
+#define PATIENCE       20u
 #define INTERRUPTED_NS 1e9 /* more than any canary */
 
-static double canary_best = INFINITY;
+static double canary_best = INFINITY, canary_fastest = INFINITY;
+static bool canary_given;
 static uint64_t samples_all, samples_quiet;
+
+void bench_expect_canary(double ns)
+{
+    canary_best = ns;
+    canary_given = true;
+}
 
 /* Eight chains of additions that do not wait for each other. */
 static double canary(void)
@@ -145,14 +165,17 @@ static double canary(void)
                          : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f), "+r"(g), "+r"(h));
     }
     double took = (double)(bench_now() - start);
-    canary_best = took < canary_best ? took : canary_best;
+    canary_fastest = took < canary_fastest ? took : canary_fastest;
+    if (!canary_given) {
+        canary_best = canary_fastest;
+    }
     return took;
 }
 
 struct bench_quiet bench_quiet(void)
 {
     return (struct bench_quiet){
-        .canary_ns = canary_best,
+        .canary_ns = canary_fastest,
         .samples = samples_all,
         .part = samples_all == 0 ? 1 : (double)samples_quiet / (double)samples_all,
     };
@@ -194,6 +217,11 @@ static struct round measure_one(const struct bench_case *reference, const struct
     return r;
 }
 
+static bool is_quiet(const struct round *r)
+{
+    return r->noise <= CANARY_SLACK * canary_best;
+}
+
 /* Of the quiet rounds; if they are too few, of the quietest. */
 static void conclude(struct bench_case *c, struct round *rounds, uint32_t count)
 {
@@ -201,7 +229,7 @@ static void conclude(struct bench_case *c, struct round *rounds, uint32_t count)
     uint32_t quiet = 0, least = count < QUIET_MIN ? count : QUIET_MIN;
     assert(values != NULL);
     qsort(rounds, count, sizeof(*rounds), by_noise);
-    while (quiet < count && rounds[quiet].noise <= CANARY_SLACK * canary_best) {
+    while (quiet < count && is_quiet(&rounds[quiet])) {
         quiet++;
     }
     samples_all += count;
@@ -218,21 +246,43 @@ static void conclude(struct bench_case *c, struct round *rounds, uint32_t count)
     free(values);
 }
 
+/* Whether each case has had its rounds, and enough quiet ones if it is known what quiet means. */
+static bool enough(const struct round *all, uint32_t count, uint32_t stride, uint32_t done,
+                   uint32_t rounds)
+{
+    if (done < rounds || !canary_given) {
+        return done >= rounds;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t quiet = 0;
+        for (uint32_t r = 0; r < done; r++) {
+            quiet += is_quiet(&all[(size_t)i * stride + r]);
+        }
+        if (quiet < QUIET_WANTED) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds)
 {
+    const uint32_t most = canary_given ? PATIENCE * rounds : rounds;
+    uint32_t done = 0;
     assert(count != 0 && rounds % 2 == 1);
-    struct round *all = calloc((size_t)count * rounds, sizeof(*all));
+    struct round *all = calloc((size_t)count * most, sizeof(*all));
     assert(all != NULL);
     for (uint32_t i = 0; i < count; i++) {
         choose_n(&cases[i]);
     }
-    for (uint32_t round = 0; round < rounds; round++) {
+    while (done < most && !enough(all, count, most, done, rounds)) {
         for (uint32_t i = 0; i < count; i++) {
-            all[(size_t)i * rounds + round] = measure_one(&cases[0], &cases[i]);
+            all[(size_t)i * most + done] = measure_one(&cases[0], &cases[i]);
         }
+        done++;
     }
     for (uint32_t i = 0; i < count; i++) {
-        conclude(&cases[i], &all[(size_t)i * rounds], rounds);
+        conclude(&cases[i], &all[(size_t)i * most], done);
     }
     free(all);
 }

@@ -73,6 +73,10 @@ struct bench_quiet {
 };
 struct bench_quiet bench_quiet(void);
 
+/* How fast it is when nobody disturbs it, from another run on this machine: only rounds in which it
+ * comes close to that are quiet, and there will be more rounds until there are enough of them. */
+void bench_expect_canary(double ns);
+
 /* Measures all cases; the first is what the others are compared to. rounds is odd. */
 void bench_measure(struct bench_case *cases, uint32_t count, uint32_t rounds);
 
