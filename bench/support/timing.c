@@ -68,8 +68,13 @@ uint64_t bench_interruptions(void)
 
 /* --- samples --- */
 
-static uint64_t sample(const struct bench_case *c)
+/* The stack lies elsewhere for each sample: some places, by their distance from other memory in the
+ * page, make a cache mistake one for the other, and a whole run must not have such a one. */
+static __attribute__((noinline)) uint64_t sample(const struct bench_case *c)
 {
+    static uint32_t places;
+    char *room = __builtin_alloca(places++ * 13 % 64 * 64 + 16);
+    bench_use(room);
     uint64_t start = bench_now();
     c->run(c->context, c->n);
     return bench_now() - start;
