@@ -68,8 +68,8 @@ uint64_t bench_interruptions(void)
 
 /* --- samples --- */
 
-/* The stack lies elsewhere for each sample: some places, by their distance from other memory in the
- * page, make a cache mistake one for the other, and a whole run must not have such a one. */
+/* The stack lies elsewhere for each sample: with some places runs were slower as a whole, presumably
+ * by their distance from other memory in the page, and no run must be stuck with such a one. */
 static __attribute__((noinline)) uint64_t sample(const struct bench_case *c)
 {
     static uint32_t places;
