@@ -292,8 +292,9 @@ static void a_death_is_noticed_soon_though_all_who_were_told_are_stopped(void)
 {
     enum { PROCESSES = 8 };
     struct camp *camp = pitch_camp("untold", PROCESSES, 2, 64);
+    /* Stopped for sure: one that still ran could be stopped as the reaper of the newest. */
     for (uint32_t i = 0; i < PROCESSES - 1; i++) {
-        kill(camp->pids[i], SIGSTOP);
+        crew_stop(camp->pids[i]);
     }
     kill_at_once(camp, PROCESSES - 1, PROCESSES);
     expect_back(camp, PROCESSES - 1, "the newest was killed, all others are stopped");

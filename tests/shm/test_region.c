@@ -412,7 +412,7 @@ static int open_in_a_child(void *context)
 
 static int live_in_a_child(void *context)
 {
-    (void)context;
+    atomic_fetch_add((_Atomic uint32_t *)context, 1);
     pause();
     return 0;
 }
@@ -421,18 +421,21 @@ static int live_in_a_child(void *context)
 static void children_forked_in_the_middle_of_an_open_are_not_in_the_way(void)
 {
     static _Atomic uint32_t stop;
+    _Atomic uint32_t *living = rf_hands_board(sizeof(*living));
     pthread_t thread;
     atomic_store(&stop, 0);
     pid_t idle[40];
     TEST_ASSERT_EQUAL(0, pthread_create(&thread, NULL, open_and_close, &stop));
     for (unsigned i = 0; i < 40; i++) {
-        idle[i] = rf_hands_send(live_in_a_child, NULL);
+        idle[i] = rf_hands_send(live_in_a_child, living);
         if (!RF_SHOP_SANITIZED) {
             TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(open_in_a_child, NULL)));
         }
     }
     atomic_store(&stop, 1);
     pthread_join(thread, NULL);
+    /* A child that has not run at all yet still has what its parent had open. */
+    rf_hands_until(living, 40);
     RF_EXPECT(RF_OK, rf_destroy(shop.directory, &detail)); /* nobody has it open */
     for (unsigned i = 0; i < 40; i++) {
         rf_hands_kill(idle[i]);
