@@ -21,24 +21,48 @@ enum rf_lane_kind {
     RF_LANE_FILLER = 1, /* nothing, to the end of the ring */
     RF_LANE_STEP = 2,   /* a step of a shard (codec) */
     RF_LANE_RUN = 3,    /* the next record of a run (codec) */
-    RF_LANE_PURGE = 4,  /* a run goes away; no body */
+    RF_LANE_PURGE = 4,  /* a run goes away */
+    RF_LANE_CHUNK = 5,  /* shards that a later record of this lane makes */
 };
 
+/* The bodies are those of the log: log_format.h. */
 struct rf_lane_record {
     uint32_t units; /* with this header */
     uint16_t kind;
     uint16_t event; /* rf_event_kind */
     uint64_t epoch;
     uint64_t stamp;
-    uint64_t sequence;
+    uint64_t uid; /* of the run */
     uint64_t run;
     uint64_t time;
     uint32_t run_slot;
     uint32_t body_bytes;
     uint32_t count; /* shards made */
-    uint32_t spare;
+    uint32_t sequence;
 };
 _Static_assert(sizeof(struct rf_lane_record) == 64, "one unit");
+
+/* The largest body: a step of any size, and what it makes if that is not much; else it is a chain. */
+#define RF_LANE_BODY_MAX  (64u * 1024u)
+#define RF_LANE_UNITS_MAX (1u + RF_LANE_BODY_MAX / RF_LINE)
+
+/* The codec's record in a body: behind what says where it belongs. Empty if there is none. */
+static inline rf_bytes rf_lane_codec(const struct rf_lane_record *record)
+{
+    const uint8_t *body = (const uint8_t *)(record + 1);
+    uint32_t fixed = 0, made = 0;
+    if (record->kind == RF_LANE_STEP) {
+        fixed = sizeof(struct rf_log_step);
+        made = ((const struct rf_log_step *)(const void *)body)->made;
+    } else if (record->kind == RF_LANE_RUN) {
+        fixed = sizeof(struct rf_log_run);
+        made = ((const struct rf_log_run *)(const void *)body)->made;
+    }
+    fixed += made != 0 ? (uint32_t)sizeof(struct rf_log_made) : 0;
+    return record->body_bytes < fixed || fixed == 0
+               ? rf_bytes_none()
+               : rf_bytes_of(body + fixed, record->body_bytes - fixed);
+}
 
 #define RF_LANE_OFFSET_BITS 20u
 #define RF_LANE_OFFSET_MASK ((1u << RF_LANE_OFFSET_BITS) - 1u)
@@ -99,7 +123,7 @@ static inline void rf_lane_finish(struct rf_actor *actor, struct rf_lane_draft *
     draft->record->units = draft->units;
     draft->record->kind = (uint16_t)kind;
     draft->record->stamp = stamp;
-    draft->record->sequence = atomic_load_explicit(&lane->sequence, memory_order_relaxed);
+    draft->record->sequence = (uint32_t)atomic_load_explicit(&lane->sequence, memory_order_relaxed);
     draft->record->body_bytes = (uint32_t)bytes;
 }
 
@@ -126,7 +150,9 @@ static inline uint64_t rf_lane_commit(struct rf_actor *actor, struct rf_lane_dra
     }
     RF_POINT("lane.committed");
     lane->stamp = draft->record->stamp;
-    atomic_store_explicit(&lane->sequence, draft->record->sequence + 1, memory_order_relaxed);
+    atomic_store_explicit(&lane->sequence,
+                          atomic_load_explicit(&lane->sequence, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     /* release: who sees this end sees the records below it. Follows the commit, so a member that
      * died in between has an end that lags; the next generation takes it from the lane word. */
     atomic_store_explicit(&lane->end,

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "log_format.h"
 #include "run.h"
 #include "shard.h"
 
@@ -41,6 +42,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define RF_INDEX_GRANULE  4096u
 #define RF_NO_DEADLINE    UINT64_MAX
 #define RF_COOLDOWN_CELLS 16384u
+#define RF_LOG_ENTRIES    32u /* epochs between durable and open; waiters sleep by epoch mod 32 */
 
 #define RF_ALIGNED(n) __attribute__((aligned(n)))
 
@@ -118,6 +120,9 @@ struct rf_desc {
     rf_word64 tag_counter;               /* never goes back, whatever the generation */
     rf_word64 tag;                       /* of the operation in progress */
     rf_word64 wake_run; /* 1 + slot of the run whose claimers it is about to wake */
+    /* An epoch at or below that of the first chunk of the chain it is writing; 0: none. Stored before
+     * the chunk is committed: a snapshot must be replayed from there on. */
+    rf_word64 chain;
 
     /* the redo image */
     uint32_t redo RF_ALIGNED(RF_LINE);
@@ -179,10 +184,11 @@ struct rf_counters {
 /* The lane word and the head of a member's journal lane, and all that only its owner writes. */
 struct rf_lane_head {
     rf_word64 word RF_ALIGNED(RF_LINE); /* epoch (44 bits) and offset (20 bits, 64-byte units) */
-    rf_word64 head RF_ALIGNED(RF_LINE); /* records below this endless position may be gone */
-    rf_word64 end;                      /* endless position behind the last record */
-    rf_word64 sequence;                 /* of the next record */
-    uint64_t stamp;                     /* of the last record */
+    rf_word64 head RF_ALIGNED(RF_LINE); /* what lies below this endless position may be gone */
+    rf_word64 base;     /* the start of a record; whatever is not durable lies behind it */
+    rf_word64 end;      /* endless position behind the last record */
+    rf_word64 sequence; /* of the next record */
+    uint64_t stamp;     /* of the last record */
 };
 
 struct rf_slot {
@@ -317,6 +323,21 @@ struct rf_cooldown {
 
 /* --- the header --- */
 
+/*
+ * What is known about batch E while it is between sealed and durable, in entry E mod RF_LOG_ENTRIES.
+ * Every word is a 32-bit tag (E / RF_LOG_ENTRIES) above a 32-bit value and goes from the last user
+ * of the entry to this one by compare-and-swap: whoever is late finds a tag that is not its
+ * predecessor's and stores nothing. All who compute a batch compute the same values.
+ */
+struct rf_log_entry {
+    rf_word64 writer RF_ALIGNED(2 * RF_LINE); /* member id: has it in hand */
+    rf_word64 since;   /* when he took it, monotonic ns; no tag: only to judge whether he is slow */
+    rf_word64 durable; /* E minus the durable epoch that its header names */
+    rf_word64 end[2];  /* position behind the batch, in blocks: low and high part */
+    rf_word64 hash[RF_LOG_HASH / 4];
+    rf_word64 done; /* it is on the disk */
+};
+
 struct rf_section {
     uint64_t offset;
     uint64_t stride;
@@ -345,7 +366,16 @@ struct rf_header {
     uint32_t mode;
     uint32_t max_members;
     uint32_t slot_count;
-    uint32_t sealing; /* others may raise the epoch in a lane word: there is a log */
+    uint32_t sealing;    /* others may raise the epoch in a lane word: there is a log */
+    uint32_t durability; /* enum rf_durability: what a call does that does not say */
+
+    /* The log; in a volatile store all of it is 0. */
+    uint8_t store_id[16];
+    uint64_t segment_bytes;
+    uint64_t snapshot_bytes; /* of log between two snapshots */
+    uint64_t flush_ns;
+    uint64_t log_first;          /* number of the incarnation's first segment */
+    struct rf_log_end log_after; /* what its first batch follows */
 
     struct rf_section roster RF_ALIGNED(RF_LINE);
     struct rf_section slots;
@@ -376,7 +406,15 @@ struct rf_header {
     rf_word32 leaf_hint;
     rf_word32 slab_hint[RF_SLAB_CLASSES];
     rf_word32 index_overflow; /* set before the first cell goes to a third or fourth bucket */
-    rf_word32 condemned;
+    rf_word32 condemned; /* errno + 1: a write failed, what memory holds is not what the disk has */
+
+    rf_word64 log_made RF_ALIGNED(RF_LINE); /* segments below this number exist */
+    rf_word32 log_short;                    /* the next segment could not be made: no room */
+    rf_word32 log_lanes;         /* lanes in a recent batch: how much waiting together pays */
+    rf_word64 snapshot_epoch;    /* replay would begin there; 0: there is none */
+    rf_word64 snapshot_position; /* of the log's end when the newest snapshot was begun */
+    rf_word64 snapshotter;       /* member id of who takes one, 0 if nobody does */
+    struct rf_log_entry log[RF_LOG_ENTRIES];
 };
 
 /* A member id names one generation of a slot: never 0, and what a lock word holds. */

@@ -12,7 +12,7 @@
 
 struct follower {
     uint64_t position;
-    uint64_t sequence; /* of the record at that position */
+    uint32_t sequence; /* of the record at that position */
 };
 
 struct monitor {
@@ -22,7 +22,7 @@ struct monitor {
     uint32_t next; /* where the next read begins, so that no member is favoured */
     uint64_t lost;
     struct rf_step_record step;
-    _Alignas(8) uint8_t record[sizeof(struct rf_lane_record) + RF_CODEC_STEP_MAX + RF_LINE];
+    _Alignas(8) uint8_t record[sizeof(struct rf_lane_record) + RF_LANE_BODY_MAX + RF_LINE];
     struct follower followers[];
 };
 
@@ -43,7 +43,8 @@ rf_status rf_shm_monitor_create(rf_store *store, rf_monitor **out)
         if (slot == 0 && atomic_load(&rf_member_at(h->map, 0)->joined_at) == 0) {
             continue; /* the repair slot was never used, and may have no memory */
         }
-        m->followers[slot].sequence = atomic_load_explicit(&lane->sequence, memory_order_relaxed);
+        m->followers[slot].sequence =
+            (uint32_t)atomic_load_explicit(&lane->sequence, memory_order_relaxed);
         m->followers[slot].position = atomic_load_explicit(&lane->end, memory_order_acquire);
     }
     *out = &m->monitor;
@@ -66,8 +67,7 @@ static void fill_event(struct monitor *m, const struct rf_lane_record *r, rf_eve
         e->tenant = tenant;
     }
     size_t used;
-    if (r->kind != RF_LANE_STEP ||
-        rf_codec_get_step(rf_bytes_of(r + 1, r->body_bytes), &m->step, &used) != RF_OK) {
+    if (r->kind != RF_LANE_STEP || rf_codec_get_step(rf_lane_codec(r), &m->step, &used) != RF_OK) {
         return;
     }
     const struct rf_shard_state *next = &m->step.step.next;
@@ -113,8 +113,9 @@ __attribute__((no_sanitize("thread"))) static void copy_units(void *to, const vo
 static void skip_to_end(struct monitor *m, struct follower *f, const struct rf_lane_head *lane)
 {
     f->position = atomic_load_explicit(&lane->end, memory_order_acquire);
-    uint64_t sequence = atomic_load_explicit(&lane->sequence, memory_order_relaxed);
-    m->lost += sequence > f->sequence ? sequence - f->sequence : 0;
+    uint32_t sequence = (uint32_t)atomic_load_explicit(&lane->sequence, memory_order_relaxed);
+    uint32_t missed = sequence - f->sequence; /* they wrap */
+    m->lost += missed < UINT32_MAX / 2 ? missed : 0;
     f->sequence = sequence;
 }
 
@@ -153,7 +154,7 @@ static enum step follow(struct monitor *m, uint32_t slot, rf_event *event)
         return STEP_QUIET;
     }
     f->sequence = r->sequence + 1;
-    if (r->event > RF_EVENT_RUN_PURGED) {
+    if (r->event > RF_EVENT_RUN_PURGED || r->kind == RF_LANE_CHUNK) {
         return STEP_QUIET; /* housekeeping */
     }
     fill_event(m, r, event);

@@ -105,6 +105,9 @@ void rf_op_begin(struct rf_op *op, struct rf_actor *actor)
     op->shard_locked = false;
     op->run_locked = false;
     op->taking = false;
+    op->ending = false;
+    op->epoch = 0;
+    op->made.count = 0;
 }
 
 static inline void unlock_shard(struct rf_op *op)
@@ -479,21 +482,105 @@ static inline bool changes_run(const struct rf_op *op)
            (op->step.changes & RF_CHANGED_SPAWNED) != 0;
 }
 
+/* --- what the log is told about new shards --- */
+
+static struct rf_made_record made_at(const struct rf_op_made *m, uint32_t i)
+{
+    struct rf_made_record r;
+    if (m->inputs != NULL) {
+        r = (struct rf_made_record){
+            .shard = m->inputs[i].shard, .spec = m->inputs[i].spec, .cursor = m->inputs[i].cursor};
+    } else {
+        const rf_child *child = &m->children[m->order[i]];
+        r = (struct rf_made_record){
+            .shard = m->ids[i], .spec = child->spec, .cursor = child->cursor};
+    }
+    if (r.cursor.token.len == 0) {
+        r.cursor.token = rf_bytes_none();
+    }
+    return r;
+}
+
+static size_t made_bytes(const struct rf_made_record *r)
+{
+    return RF_CODEC_HEADER + 64 + r->spec.start.len + r->spec.end.len + r->spec.metadata.len +
+           r->cursor.key.len + r->cursor.token.len;
+}
+
+/* Of all of them; more than SIZE_LIMIT is not counted to its end. */
+static size_t made_bytes_all(const struct rf_op_made *m, size_t limit)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < m->count && bytes <= limit; i++) {
+        struct rf_made_record r = made_at(m, i);
+        bytes += made_bytes(&r);
+    }
+    return bytes;
+}
+
+/* A body with a codec record of `codec` bytes and what the operation makes. */
+size_t rf_op_body_max(const struct rf_op *op, size_t codec)
+{
+    size_t fixed = sizeof(struct rf_log_run) + sizeof(struct rf_log_made) + codec;
+    return op->made.chain != 0 ? fixed : fixed + made_bytes_all(&op->made, RF_LANE_BODY_MAX);
+}
+
+size_t rf_op_put_made_place(const struct rf_op *op, uint8_t *out)
+{
+    const struct rf_log_made place = {.chain = op->made.chain,
+                                      .made_from = op->actor->desc->made_from};
+    memcpy(out, &place, sizeof(place));
+    return sizeof(place);
+}
+
+/* [from, to) of them. */
+static size_t put_made(const struct rf_op_made *m, uint32_t from, uint32_t to, uint8_t *out)
+{
+    size_t at = 0;
+    for (uint32_t i = from; i < to; i++) {
+        struct rf_made_record r = made_at(m, i);
+        size_t len = 0;
+        rf_status status = rf_codec_put_made(&r, out + at, RF_LANE_BODY_MAX - at, &len);
+        assert(status == RF_OK);
+        (void)status;
+        at += len;
+    }
+    return at;
+}
+
+size_t rf_op_put_made(const struct rf_op *op, uint8_t *out)
+{
+    return op->made.chain != 0 ? 0 : put_made(&op->made, 0, op->made.count, out);
+}
+
 __attribute__((always_inline)) static inline void write_lane(struct rf_op *op, uint64_t now,
                                                              uint16_t event)
 {
     struct rf_desc *d = op->actor->desc;
+    const struct rf_log_step where = {.position = op->rec->position, .made = op->made.count};
+    uint8_t *at = op->draft.body;
     size_t len = 0;
-    rf_status status = rf_codec_put_step(op->rec->shard, d->next_version, now, &op->step,
-                                         op->draft.body, RF_CODEC_STEP_MAX, &len);
+    memcpy(at, &where, sizeof(where));
+    at += sizeof(where);
+    if (__builtin_expect(where.made != 0, 0)) {
+        at += rf_op_put_made_place(op, at);
+    }
+    rf_status status = rf_codec_put_step(op->rec->shard, d->next_version, now, &op->step, at,
+                                         RF_CODEC_STEP_MAX, &len);
     assert(status == RF_OK);
     (void)status;
+    at += len;
+    if (__builtin_expect(where.made != 0, 0)) {
+        at += rf_op_put_made(op, at);
+    }
     op->draft.record->event = event;
+    op->draft.record->uid = op->uid;
     op->draft.record->run = op->run->run;
     op->draft.record->run_slot = op->run_slot;
     op->draft.record->time = now;
     op->draft.record->count = op->step.spawned_new;
-    rf_lane_finish(op->actor, &op->draft, RF_LANE_STEP, len, next_stamp(op));
+    rf_lane_finish(op->actor, &op->draft, RF_LANE_STEP, (size_t)(at - op->draft.body),
+                   next_stamp(op));
 }
 
 /* An upper bound of the record's body: the bytes that vary, and the rest. */
@@ -557,7 +644,7 @@ rf_status rf_op_execute(struct rf_op *op, uint64_t now, uint32_t bound, rf_detai
             d->deadline_hint = leased ? next->deadline : RF_NO_DEADLINE;
         }
     }
-    rf_lane_begin(op->actor, step_bytes_max(&op->step), &op->draft);
+    rf_lane_begin(op->actor, rf_op_body_max(op, step_bytes_max(&op->step)), &op->draft);
     write_lane(op, now, (uint16_t)op->step.event);
     announce(op);
     if (d->redo == RF_REDO_SHARD && !op->taking) {
@@ -588,7 +675,7 @@ static rf_status relist(struct rf_op *op, uint64_t now, bool listed)
     d->redo |= RF_REDO_BOUND;
     d->bound = (uint32_t)op->rec->body.bound;
     d->deadline_hint = listed ? RF_NO_DEADLINE : op->view.state->deadline;
-    rf_lane_begin(op->actor, step_bytes_max(&op->step), &op->draft);
+    rf_lane_begin(op->actor, rf_op_body_max(op, step_bytes_max(&op->step)), &op->draft);
     write_lane(op, now, UINT16_MAX); /* nothing that observers would want to see */
     announce(op);
     struct rf_applied applied = {.step = &op->step};

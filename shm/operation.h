@@ -16,6 +16,16 @@
 #include "lock.h"
 #include "record.h"
 
+/* The shards that an operation makes, for the log: split off, or from a manifest. */
+struct rf_op_made {
+    uint32_t count;
+    const rf_shard_input *inputs; /* or: */
+    const rf_child *children;
+    const uint32_t *order; /* of the children */
+    const uint64_t *ids;
+    uint64_t chain; /* they were written before, in chunks of this chain; 0: they were not */
+};
+
 struct rf_op {
     struct rf_actor *actor;
     struct rf_map *map;
@@ -28,7 +38,10 @@ struct rf_op {
     uint32_t wakes;
     bool shard_locked;
     bool run_locked;
-    bool taking; /* the descriptor names things that were taken */
+    bool taking;    /* the descriptor names things that were taken */
+    bool ending;    /* it gives up a lease: the last room of a full disk is kept for such */
+    uint64_t epoch; /* of what it committed, or of what it found done */
+    struct rf_op_made made;
     struct rf_shard view;
     struct rf_shard_step step;
     struct rf_lane_draft draft;
@@ -118,6 +131,11 @@ rf_status rf_op_grow(struct rf_op *op, uint64_t count, rf_detail *detail);
 void rf_op_load_counts(struct rf_op *op);
 /* PREPARED is announced, the lane's record is complete: commit, apply, IDLE. */
 void rf_op_commit(struct rf_op *op, struct rf_applied *applied);
+
+/* The parts of a log record about new shards, where op->made says that there are any. */
+size_t rf_op_body_max(const struct rf_op *op, size_t codec);
+size_t rf_op_put_made_place(const struct rf_op *op, uint8_t *out);
+size_t rf_op_put_made(const struct rf_op *op, uint8_t *out);
 
 /* Unlocks what is locked, then wakes op->wakes claimers. Safe at any stage that holds nothing
  * taken. */

@@ -79,7 +79,7 @@ static void redo(struct rf_actor *actor, uint32_t slot, struct rf_desc *d, uint3
     /* A record that can't be read is a wild write; stop before anything is published. */
     assert(record != NULL);
     struct rf_applied applied = {.epoch = record->epoch, .stamp = record->stamp};
-    rf_bytes body = rf_bytes_of(record + 1, record->body_bytes);
+    rf_bytes body = rf_lane_codec(record);
     size_t used;
     if ((d->redo & RF_REDO_SHARD) != 0) {
         rf_status status = rf_codec_get_step(body, &actor->redo_step, &used);

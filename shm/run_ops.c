@@ -117,11 +117,26 @@ static void execute(struct rf_op *op, const struct rf_run_step *step, uint32_t r
     if (op->wakes != 0) {
         atomic_store_explicit(&d->wake_run, op->run_slot + 1u, memory_order_release);
     }
-    rf_lane_begin(op->actor, RF_CODEC_RUN_MAX, &op->draft);
-    rf_status status = rf_codec_put_run(&step->next, op->draft.body, RF_CODEC_RUN_MAX, &len);
+    rf_lane_begin(op->actor, rf_op_body_max(op, RF_CODEC_RUN_MAX), &op->draft);
+    const struct rf_log_run where = {.version = d->next_version,
+                                     .made = op->made.count,
+                                     .flags = (redo & RF_REDO_LIVE) != 0 ? RF_LOG_RUN_CREATED : 0};
+    uint8_t *at = op->draft.body;
+    memcpy(at, &where, sizeof(where));
+    at += sizeof(where);
+    if (where.made != 0) {
+        at += rf_op_put_made_place(op, at);
+    }
+    rf_status status = rf_codec_put_run(&step->next, at, RF_CODEC_RUN_MAX, &len);
     assert(status == RF_OK);
     (void)status;
+    at += len;
+    if (where.made != 0) {
+        at += rf_op_put_made(op, at);
+    }
+    len = (size_t)(at - op->draft.body);
     op->draft.record->event = (uint16_t)step->event;
+    op->draft.record->uid = op->uid;
     op->draft.record->run = step->next.run;
     op->draft.record->run_slot = op->run_slot;
     op->draft.record->time = now;
@@ -468,13 +483,18 @@ static void execute_purge(struct rf_op *op, uint64_t now)
     d->time = now;
     op->wakes = UINT32_MAX;
     atomic_store_explicit(&d->wake_run, op->run_slot + 1u, memory_order_release);
-    rf_lane_begin(op->actor, 0, &op->draft);
+    const struct rf_log_purge body = {.floor = d->floor, .time = now};
+    rf_lane_begin(op->actor, sizeof(body), &op->draft);
+    memcpy(op->draft.body, &body, sizeof(body));
     op->draft.record->event = RF_EVENT_RUN_PURGED;
+    op->draft.record->uid = op->uid;
     op->draft.record->run = op->run->run;
     op->draft.record->run_slot = op->run_slot;
     op->draft.record->time = now;
     op->draft.record->count = 0;
-    rf_lane_finish(op->actor, &op->draft, RF_LANE_PURGE, 0, op->actor->me->lane.stamp + 1);
+    uint64_t stamp = op->actor->me->lane.stamp;
+    stamp = op->run->body.stamp > stamp ? op->run->body.stamp : stamp;
+    rf_lane_finish(op->actor, &op->draft, RF_LANE_PURGE, sizeof(body), stamp + 1);
     atomic_store_explicit(&d->state, RF_DESC_WORD(RF_DESC_PREPARED, op->draft.offset),
                           memory_order_release);
     RF_POINT("purge.prepared");
