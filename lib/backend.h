@@ -69,6 +69,13 @@ struct rf_backend {
     rf_status (*list_runs)(rf_store *store, const rf_tenant *tenant, rf_visit_run *visit,
                            void *context, rf_detail *detail);
 
+    rf_status (*sync)(rf_store *store, uint64_t epoch, rf_detail *detail);
+    uint64_t (*epoch)(const rf_store *store, bool durable); /* the durable one, or the open one */
+    rf_status (*snapshot)(rf_store *store, rf_detail *detail);
+    rf_status (*backup)(rf_store *store, const char *directory, rf_detail *detail);
+    rf_status (*verify)(rf_store *store, rf_visit_difference *visit, void *context,
+                        rf_verification *verification, rf_detail *detail);
+
     rf_status (*tend)(rf_store *store, uint64_t now);
     rf_status (*sweep)(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
                        rf_detail *detail);

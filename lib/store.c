@@ -361,6 +361,54 @@ void rf_monitor_destroy(rf_monitor *monitor)
     }
 }
 
+/* --- durability --- */
+
+rf_status rf_sync(rf_store *store, uint64_t epoch, rf_detail *detail)
+{
+    rf_detail_clear(detail);
+    rf_status status = usable(store, NULL, true);
+    return status != RF_OK ? status : store->backend->sync(store, epoch, detail);
+}
+
+rf_status rf_barrier(rf_store *store, rf_detail *detail)
+{
+    rf_detail_clear(detail);
+    rf_status status = usable(store, NULL, true);
+    return status != RF_OK
+               ? status
+               : store->backend->sync(store, store->backend->epoch(store, false), detail);
+}
+
+uint64_t rf_durable(const rf_store *store)
+{
+    return store == NULL || rf_store_usable(store, false) != RF_OK
+               ? 0
+               : store->backend->epoch(store, true);
+}
+
+rf_status rf_snapshot(rf_store *store, rf_detail *detail)
+{
+    rf_detail_clear(detail);
+    rf_status status = usable(store, NULL, true);
+    return status != RF_OK ? status : store->backend->snapshot(store, detail);
+}
+
+rf_status rf_backup(rf_store *store, const char *directory, rf_detail *detail)
+{
+    rf_detail_clear(detail);
+    rf_status status = usable(store, NULL, directory != NULL);
+    return status != RF_OK ? status : store->backend->backup(store, directory, detail);
+}
+
+rf_status rf_verify(rf_store *store, rf_visit_difference *visit, void *context,
+                    rf_verification *verification, rf_detail *detail)
+{
+    rf_detail_clear(detail);
+    rf_status status = usable(store, NULL, visit != NULL && verification != NULL);
+    return status != RF_OK ? status
+                           : store->backend->verify(store, visit, context, verification, detail);
+}
+
 /* --- tending --- */
 
 rf_status rf_tend(rf_store *store, uint64_t now)

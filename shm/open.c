@@ -15,6 +15,10 @@
 #include "sweep.h"
 
 #define LANE_BYTES      (128u * 1024u)
+#define LANE_BYTES_LOG  (4u * 1024u * 1024u) /* what may be done before some of it is durable */
+#define SEGMENT_BYTES   (16ull << 20)
+#define SNAPSHOT_BYTES  (64ull << 20)
+#define FLUSH_NS        5000000ull
 #define DEFAULT_BYTES   (1ull << 30)
 #define DEFAULT_RUNS    4096u
 #define DEFAULT_MEMBERS 1000u
@@ -34,7 +38,11 @@ static struct rf_region_options region_options(const rf_options *o)
         .max_runs = (uint32_t)or_default(o->max_runs, DEFAULT_RUNS),
         .max_members = (uint32_t)or_default(o->max_members, DEFAULT_MEMBERS),
         .claim_cooldown = o->claim_cooldown,
-        .lane_bytes = LANE_BYTES,
+        .lane_bytes = o->durability == RF_VOLATILE ? LANE_BYTES : LANE_BYTES_LOG,
+        .durability = (uint32_t)o->durability,
+        .segment_bytes = or_default(o->segment_bytes, SEGMENT_BYTES),
+        .snapshot_bytes = or_default(o->snapshot_bytes, SNAPSHOT_BYTES),
+        .flush_ns = or_default(o->flush_interval, FLUSH_NS),
         .create = o->create && !o->read_only,
         .read_only = o->read_only,
         .region_path = o->region_path,

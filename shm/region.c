@@ -17,6 +17,7 @@
 #include <blake3.h>
 
 #include "futex.h"
+#include "log.h"
 #include "point.h"
 
 struct rf_process rf_process = {.guardian_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -55,6 +56,9 @@ static void in_child(void)
     for (struct rf_map *map = rf_process.maps; map != NULL; map = map->next) {
         close(map->lock_fd);
         close(map->fd);
+        if (map->dir_fd >= 0) {
+            close(map->dir_fd);
+        }
     }
     rf_process.maps = NULL;
     pthread_mutex_init(&rf_process.lock, NULL);
@@ -119,10 +123,23 @@ rf_status rf_process_enter(uint64_t *cookie, rf_detail *detail)
 struct store_file {
     uint64_t magic;
     uint32_t version;
-    uint32_t kind; /* 0: volatile */
+    uint32_t durability; /* enum rf_durability; 0: volatile */
     uint8_t uuid[16];
     uint8_t boot_id[16];
     uint64_t incarnation;
+    /* How it was made; a durable store is the same after every cold open. */
+    uint8_t store_id[16];
+    uint64_t max_shards;
+    uint64_t max_tenant_shards;
+    uint64_t max_bytes;
+    uint64_t claim_cooldown;
+    uint64_t segment_bytes;
+    uint64_t snapshot_bytes;
+    uint64_t flush_ns;
+    uint32_t max_runs;
+    uint32_t max_members;
+    uint32_t lane_bytes;
+    uint32_t zero;
     uint8_t hash[32];
 };
 
@@ -475,6 +492,10 @@ static rf_status check_options(const struct rf_region_options *o, rf_detail *det
         {"max_members", o->max_members, 1, (RF_SLOTS_MAX - 1) / 2},
         {"max_bytes", o->max_bytes, RF_SLAB_PAGE, 1ull << 38},
         {"lane_bytes", o->lane_bytes, 131072, 1u << 26},
+        {"durability", o->durability, RF_VOLATILE, RF_WAIT},
+        {"segment_bytes", o->segment_bytes, 65536, 1ull << 32},
+        {"snapshot_bytes", o->snapshot_bytes, 65536, 1ull << 40},
+        {"flush_interval", o->flush_ns, 100000, 3600000000000ull},
     };
     for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high) {
@@ -486,6 +507,10 @@ static rf_status check_options(const struct rf_region_options *o, rf_detail *det
     }
     if ((o->lane_bytes & (o->lane_bytes - 1)) != 0) {
         return rf_refuse(detail, RF_INVALID_ARGUMENT, 0, "lane_bytes must be a power of two");
+    }
+    if (o->segment_bytes % RF_LOG_BLOCK != 0) {
+        return rf_refuse(detail, RF_INVALID_ARGUMENT, 0, "segment_bytes must be a multiple of %u",
+                         RF_LOG_BLOCK);
     }
     return RF_OK;
 }
@@ -501,7 +526,7 @@ static rf_status fill_header(struct site *site, struct rf_header *h,
                              const struct rf_region_options *o, rf_detail *detail)
 {
     uint64_t incarnation = site->has_store ? site->store.incarnation + 1 : 0;
-    uint64_t random[3];
+    uint64_t random[5];
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
         return rf_refuse(detail, RF_IO_ERROR, errno, "getrandom");
     }
@@ -520,8 +545,29 @@ static rf_status fill_header(struct site *site, struct rf_header *h,
     atomic_store(&h->epoch, 1);
     atomic_store(&h->fence_floor, incarnation << 40);
     atomic_store(&h->next_uid, 1);
-    site->store = (struct store_file){
-        .magic = STORE_MAGIC, .version = 1, .kind = 0, .incarnation = incarnation};
+    h->durability = o->durability;
+    h->sealing = o->durability != RF_VOLATILE;
+    if (h->sealing != 0) {
+        h->segment_bytes = o->segment_bytes;
+        h->snapshot_bytes = o->snapshot_bytes;
+        h->flush_ns = o->flush_ns;
+        memcpy(h->store_id, site->has_store ? site->store.store_id : (const void *)&random[3], 16);
+    }
+    site->store = (struct store_file){.magic = STORE_MAGIC,
+                                      .version = 1,
+                                      .durability = o->durability,
+                                      .incarnation = incarnation,
+                                      .max_shards = o->max_shards,
+                                      .max_tenant_shards = o->max_tenant_shards,
+                                      .max_bytes = o->max_bytes,
+                                      .claim_cooldown = o->claim_cooldown,
+                                      .segment_bytes = h->segment_bytes,
+                                      .snapshot_bytes = h->snapshot_bytes,
+                                      .flush_ns = h->flush_ns,
+                                      .max_runs = o->max_runs,
+                                      .max_members = o->max_members,
+                                      .lane_bytes = o->lane_bytes};
+    memcpy(site->store.store_id, h->store_id, sizeof(h->store_id));
     memcpy(site->store.uuid, h->uuid, sizeof(h->uuid));
     memcpy(site->store.boot_id, site->boot_id, sizeof(site->boot_id));
     return RF_OK;
@@ -539,6 +585,27 @@ static void fill_fixed(uint8_t *base)
     for (uint32_t i = 0; i < h->slot_count; i++) {
         atomic_store(&members[i].generation, 1);
     }
+}
+
+/* A new store's log. */
+static rf_status begin_log(struct site *site, struct rf_header *h,
+                           const struct rf_region_options *options, rf_detail *detail)
+{
+    const struct rf_log_end nothing = {0};
+    struct rf_disk *disk = NULL;
+    rf_log_start(h, 0, &nothing);
+    rf_status status = rf_disk_open(site->dir_fd, file_mode(options),
+                                    options->has_group ? (gid_t)options->group : (gid_t)-1,
+                                    h->segment_bytes, &disk, detail);
+    if (status == RF_OK) {
+        struct rf_segment_header first = rf_log_segment_header(h, 0);
+        status = rf_segment_make(disk, &first, 0, detail);
+        rf_disk_close(disk);
+    }
+    if (status == RF_OK) {
+        atomic_store(&h->log_made, 1);
+    }
+    return status;
 }
 
 /* Called with the exclusive lock: nobody is attached, so whatever lies there is left over. */
@@ -580,7 +647,12 @@ static rf_status build(struct site *site, const struct rf_region_options *option
     memcpy(base, &probe, sizeof(probe));
     fill_fixed(base);
     RF_POINT("region.filled");
-    status = write_store_file(site, options, detail);
+    if (probe.sealing != 0) {
+        status = begin_log(site, (struct rf_header *)(void *)base, options, detail);
+    }
+    if (status == RF_OK) {
+        status = write_store_file(site, options, detail);
+    }
     if (status == RF_OK) {
         RF_POINT("region.named");
         atomic_store_explicit(&((struct rf_header *)base)->version, RF_REGION_VERSION,
@@ -746,6 +818,11 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
     map->users = 1;
     map->fd = site->region_fd;
     map->lock_fd = unhold_lock(site); /* the map's from here on */
+    map->dir_fd = -1;
+    if (map->header->sealing != 0) {
+        map->dir_fd = site->dir_fd;
+        site->dir_fd = -1;
+    }
     map->region_path = site->region_path;
     map->directory = site->directory;
     site->region_fd = -1;
@@ -910,6 +987,9 @@ void rf_region_close(struct rf_map *map)
         *link = map->next;
         close(map->fd);
         close(map->lock_fd);
+        if (map->dir_fd >= 0) {
+            close(map->dir_fd);
+        }
     }
     pthread_mutex_unlock(&rf_process.lock);
     if (last) {

@@ -35,12 +35,14 @@ struct rf_map {
     uint64_t time_base; /* the header's: a child of fork may ask for the time too */
     int fd;
     int lock_fd;
+    int dir_fd; /* of the store's directory; -1 in a volatile store */
     bool read_only;
     uint32_t users; /* under rf_process.lock */
     dev_t device;
     ino_t inode;
     struct rf_guardian *guardian; /* NULL until a handle wants one */
     uint32_t guarded;             /* handles that hang on it */
+    _Atomic bool flush_wanted;    /* a handle has logged something that nobody waits for */
     struct rf_map *next;
 
     /* What the header says about the sections that every call touches, at hand. */
@@ -75,6 +77,10 @@ struct rf_region_options {
     uint32_t max_runs;
     uint32_t max_members;
     uint32_t lane_bytes;
+    uint32_t durability; /* enum rf_durability */
+    uint64_t segment_bytes;
+    uint64_t snapshot_bytes;
+    uint64_t flush_ns;
     bool create;
     bool read_only;
     const char *region_path; /* NULL: in /dev/shm */

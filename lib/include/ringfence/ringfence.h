@@ -476,6 +476,22 @@ RF_API rf_status rf_plan_residual_from_cursor(rf_spec parent, rf_cursor cursor, 
 
 typedef struct rf_store rf_store;
 
+/*
+ * What is on the disk when a call returns.
+ *
+ *  RF_VOLATILE  A store without a log: everything lives in shared memory and is gone after a reboot.
+ *               Only its fences are kept apart from those of the next life.
+ *  RF_NOWAIT    The call returns when the operation has happened in memory, for every process of the
+ *               host, with the epoch of the log in which it will be durable. It survives the death of all
+ *               processes; a power cut or a crash of the kernel may lose it until rf_sync has
+ *               returned, or the guardian has written it (flush_interval).
+ *  RF_WAIT      The call returns when the operation is durable. A replayed answer waits just the same.
+ *
+ * Acquire and claim never wait: after a crash all leases are void and fences go on above everything
+ * that was ever granted. Renew is not logged at all.
+ */
+typedef enum rf_durability { RF_VOLATILE = 0, RF_NOWAIT = 1, RF_WAIT = 2 } rf_durability;
+
 /* All zero is a good choice; then `create` says whether a store may be made. */
 typedef struct rf_options {
     bool create;    /* make the directory and the region if they are not there */
@@ -490,6 +506,10 @@ typedef struct rf_options {
     uint64_t claim_cooldown;    /* ns between two claims of one worker [0: none] */
     bool has_group;             /* the region is 0660 and belongs to `group` */
     uint32_t group;
+    rf_durability durability; /* [RF_VOLATILE]; else what calls do that do not say (rf_result) */
+    uint64_t segment_bytes;   /* of one file of the log [16 MiB] */
+    uint64_t snapshot_bytes;  /* of log after which a snapshot is taken [64 MiB] */
+    uint64_t flush_interval;  /* ns after which what nobody waits for is written [5 ms] */
 
     /* Of this handle. */
     uint64_t busy_timeout; /* ns to wait for a lock of a living process [1 s] */
@@ -522,6 +542,10 @@ RF_API uint64_t rf_new_op(rf_store *store);
 /* What a call can tell besides its status. Every call takes NULL as well. */
 typedef struct rf_result {
     bool want_event; /* in: fill in `event` */
+    rf_durability
+        durability; /* in: RF_NOWAIT, RF_WAIT, or 0 for the store's own; acquire, claim and
+                                 renew never wait, and a volatile store never does */
+    uint64_t epoch; /* the operation is durable when rf_durable has reached this; 0: not logged */
     rf_outcome outcome;
     rf_run_status run_status; /* renew */
     rf_capacity capacity;     /* acquire, claim, renew */
@@ -705,6 +729,38 @@ RF_API rf_status rf_lease_format(const rf_tenant *tenant, const rf_lease *lease,
 /* RF_INVALID_ARGUMENT if the text is not a lease, or damaged. */
 RF_API rf_status rf_lease_parse(const char *text, rf_tenant *tenant, rf_lease *lease);
 
+/* --- durability --- */
+
+/* Returns when everything up to `epoch` (of an rf_result) is durable. RF_IO_ERROR after a write has failed: then
+ * nothing is acknowledged any more, and the store has to be closed by all and opened again. */
+RF_API rf_status rf_sync(rf_store *store, uint64_t epoch, rf_detail *detail);
+/* The same for everything that any process has done so far. Together with a read before it: "only what is
+ * durable". */
+RF_API rf_status rf_barrier(rf_store *store, rf_detail *detail);
+/* Everything up to this epoch is on the disk. 0 in a volatile store. */
+RF_API uint64_t rf_durable(const rf_store *store);
+/* Takes a snapshot now, without stopping anybody; older segments of the log are then removed. RF_BUSY if
+ * somebody is taking one. */
+RF_API rf_status rf_snapshot(rf_store *store, rf_detail *detail);
+/* Copies a live store into a directory that is empty or does not exist: a snapshot and the log after it. Opening
+ * the copy is a cold open. */
+RF_API rf_status rf_backup(rf_store *store, const char *directory, rf_detail *detail);
+
+/* One difference that rf_verify found, in words without a byte of a key. */
+typedef void rf_visit_difference(void *context, const char *what);
+typedef struct rf_verification {
+    uint64_t batches; /* whose hash chain was walked */
+    uint64_t records; /* replayed */
+    uint64_t runs;    /* compared */
+    uint64_t shards;
+    uint64_t differences;
+} rf_verification;
+/* Replays the log beside the live region and compares every record, ring, counter, index entry and
+ * bitmap. Needs a quiet moment: RF_BUSY if others kept changing the store. RF_OK with differences == 0
+ * is a clean store; RF_CORRUPT if the log itself is damaged. */
+RF_API rf_status rf_verify(rf_store *store, rf_visit_difference *visit, void *context,
+                           rf_verification *verification, rf_detail *detail);
+
 /* --- tending --- */
 
 /* What the guardian does anyway: settles dead members, finishes purges. */
@@ -739,6 +795,18 @@ typedef struct rf_inspection {
     uint64_t leases_expired;
     uint64_t purges_finished;
     uint64_t reapers_replaced;
+    /* the log; all 0 in a volatile store */
+    rf_durability durability;
+    bool log_failed; /* a write failed: close all handles and open the store again */
+    bool log_short;  /* no room for the next segment: only endings are taken */
+    uint64_t open_epoch;
+    uint64_t durable_epoch;
+    uint64_t log_position;      /* bytes of log that were ever written */
+    uint64_t snapshot_epoch;    /* replay would begin there */
+    uint64_t snapshot_position; /* the log's end when it was begun */
+    uint32_t snapshot_held_by;  /* pid of a member that holds the next one back; 0: nobody */
+    char io_path[32];           /* how this handle writes: "io_uring, direct" ... */
+    char io_why[160];           /* why not better; "" if it is the best there is */
 } rf_inspection;
 RF_API rf_status rf_inspect(rf_store *store, rf_inspection *inspection, rf_detail *detail);
 

@@ -1,0 +1,55 @@
+/*
+ * The log: epochs are sealed over the lanes of all members, and the batch of an epoch is a pure
+ * function of the lanes. Whoever waits for an epoch seals it, computes its batch and writes it; nobody
+ * has to be waited for, and a batch that is written twice, or late, is the same bytes in the same
+ * place.
+ *
+ *   open --seal--> sealed --lanes raised, copied, hashed--> published --written--> done --> durable
+ *
+ * header.epoch is the open one. header.durable goes over contiguous done ones and is what waiters
+ * sleep on (a futex, by the bit of their epoch mod 32).
+ *
+ * What a survivor may find, and what makes it good:
+ *   sealed, lanes not all raised     whoever computes the batch raises all of them first
+ *   in hand of one who is dead, or   taken over: computed and written again
+ *     has had it too long
+ *   published, not written           the same
+ *   done, durable not moved          whoever looks moves it
+ *   durable moved, nobody woken      every sleep has an end, and the reaper wakes all
+ *   a late write of an old batch     the same bytes in a segment that is never used again
+ *   segment under a temporary name   nobody's; removed by the next cold open
+ */
+#ifndef RF_LOG_H
+#define RF_LOG_H
+
+#include "disk.h"
+#include "lane.h"
+
+/* Somebody who writes the log: a handle, a guardian, a snapshotter. One thread at a time. */
+struct rf_logger;
+
+rf_status rf_logger_make(struct rf_map *map, uint32_t id, struct rf_logger **out,
+                         rf_detail *detail);
+void rf_logger_drop(struct rf_logger *logger);
+/* In a child of fork: gives memory back, touches nothing else. */
+void rf_logger_forget(struct rf_logger *logger);
+struct rf_disk *rf_logger_disk(struct rf_logger *logger);
+
+/* Returns when everything up to `epoch` is on the disk; seals and writes as far as needed. RF_IO_ERROR
+ * once a write has failed; RF_RESOURCE_EXHAUSTED if there is no room for it on the disk. */
+rf_status rf_log_wait(struct rf_logger *logger, uint64_t epoch, rf_detail *detail);
+
+/* Raises every lane that is not past `epoch` to epoch + 1, lanes of free and dead slots included:
+ * after it no record can be committed with that epoch or an earlier one. */
+void rf_lanes_raise(struct rf_map *map, uint64_t epoch);
+
+/* The position behind the last batch that is durable, at least as of the call. */
+uint64_t rf_log_position(const struct rf_map *map);
+
+/* Readies the log's part of a new region's header: the first batch will be `after->epoch + 1` at the
+ * start of segment `first`. */
+void rf_log_start(struct rf_header *header, uint64_t first, const struct rf_log_end *after);
+/* The header of a segment of this incarnation. */
+struct rf_segment_header rf_log_segment_header(const struct rf_header *header, uint64_t number);
+
+#endif
