@@ -587,27 +587,6 @@ static void fill_fixed(uint8_t *base)
     }
 }
 
-/* A new store's log. */
-static rf_status begin_log(struct site *site, struct rf_header *h,
-                           const struct rf_region_options *options, rf_detail *detail)
-{
-    const struct rf_log_end nothing = {0};
-    struct rf_disk *disk = NULL;
-    rf_log_start(h, 0, &nothing);
-    rf_status status = rf_disk_open(site->dir_fd, file_mode(options),
-                                    options->has_group ? (gid_t)options->group : (gid_t)-1,
-                                    h->segment_bytes, &disk, detail);
-    if (status == RF_OK) {
-        struct rf_segment_header first = rf_log_segment_header(h, 0);
-        status = rf_segment_make(disk, &first, 0, detail);
-        rf_disk_close(disk);
-    }
-    if (status == RF_OK) {
-        atomic_store(&h->log_made, 1);
-    }
-    return status;
-}
-
 /* Called with the exclusive lock: nobody is attached, so whatever lies there is left over. */
 static rf_status build(struct site *site, const struct rf_region_options *options,
                        rf_detail *detail)
@@ -648,7 +627,7 @@ static rf_status build(struct site *site, const struct rf_region_options *option
     fill_fixed(base);
     RF_POINT("region.filled");
     if (probe.sealing != 0) {
-        status = begin_log(site, (struct rf_header *)(void *)base, options, detail);
+        status = rf_refuse(detail, RF_UNSUPPORTED, 0, "durable stores are not there yet");
     }
     if (status == RF_OK) {
         status = write_store_file(site, options, detail);
