@@ -585,9 +585,7 @@ static void every_write_asks_for_direct_and_durable(void)
         TEST_IGNORE_MESSAGE(why);
     }
     TEST_ASSERT_EQUAL_STRING("", why);
-    for (unsigned i = 0; i < 6; i++) {
-        write_and_read_back(i * 3 * BLOCK, 3, i);
-    }
+    fly(9);
     TEST_ASSERT_EQUAL(RF_DISK_URING_DIRECT, rf_disk_backend(disk, &why));
     TEST_ASSERT_EQUAL_STRING("", why);
 #if SEES_THE_RING
@@ -785,6 +783,43 @@ static void io_uring_that_can_be_made_and_not_entered(void)
 {
     expect_with_refusal((struct refusal){
         {SYS_io_uring_enter}, 1, EPERM, RF_DISK_PLAIN_DIRECT, "io_uring|not permitted|profile"});
+}
+
+/* Writes that are not to be durable when they return fail. */
+static int write_plainly_and_durably(void *context)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev2, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[5])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RWF_DSYNC, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+    const long others[] = {SYS_pwrite64, SYS_pwritev, SYS_io_uring_setup};
+    (void)context;
+    open_disk(8 * BLOCK);
+    make_upto(4);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0 || deny(others, 3, EIO) != 0) {
+        return CANT_TEST;
+    }
+    struct iovec bytes = {memory, BLOCK};
+    TEST_ASSERT_EQUAL(-1, pwritev2(dir_fd, &bytes, 1, 0, 0)); /* the filter is there */
+    TEST_ASSERT_EQUAL(EIO, errno);
+    write_and_read_back(0, 3, 1);
+    fly(9);
+    return 0;
+}
+
+static void plain_writes_ask_for_durable(void)
+{
+    int code = rf_hands_wait(rf_hands_send(write_plainly_and_durably, NULL));
+    if (code == CANT_TEST) {
+        TEST_IGNORE_MESSAGE("a seccomp filter can't be set here");
+    }
+    TEST_ASSERT_EQUAL(0, code);
 }
 
 static void neither_io_uring_nor_durable_writes_in_one_call(void)
@@ -1235,6 +1270,7 @@ int main(void)
     RUN_TEST(io_uring_without_memory);
     RUN_TEST(io_uring_without_descriptors);
     RUN_TEST(io_uring_that_can_be_made_and_not_entered);
+    RUN_TEST(plain_writes_ask_for_durable);
     RUN_TEST(neither_io_uring_nor_durable_writes_in_one_call);
     RUN_TEST(renames_that_can_not_spare_what_is_there);
     RUN_TEST(io_uring_taken_away_while_writes_are_in_flight);
