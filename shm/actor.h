@@ -8,6 +8,15 @@
 /* What a handle can be told to use instead of the real clock. */
 typedef uint64_t rf_clock(void *context);
 
+struct rf_logger;
+
+/* How far the lane's records of an epoch reach. */
+struct rf_lane_mark {
+    uint64_t epoch;
+    uint64_t end;
+};
+#define RF_LANE_MARKS (2u * RF_LOG_ENTRIES)
+
 struct rf_actor {
     struct rf_map *map;
     struct rf_member *member;
@@ -17,6 +26,13 @@ struct rf_actor {
     uint32_t slot;
     uint32_t id;
     uint64_t busy_ns; /* how long a lock may be waited for */
+
+    /* With a log only. */
+    struct rf_logger *logger;
+    uint64_t lane_limit; /* up to here the lane may be written without asking (rf_log_admit) */
+    uint64_t lane_nudge; /* from here on the guardian is told to hurry */
+    struct rf_lane_mark marks[RF_LANE_MARKS];
+
     struct rf_hasher hasher;
     struct rf_split_scratch split;
     struct rf_step_record redo_step; /* room to read back what a dead member wrote */

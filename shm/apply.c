@@ -33,8 +33,10 @@ static void apply_run_body(struct rf_runrec *run, const struct rf_desc *d,
     RF_POINT("apply.run_status");
 }
 
-static void apply_counts(struct rf_runrec *run, const struct rf_desc *d)
+static void apply_counts(struct rf_runrec *run, const struct rf_desc *d, uint64_t stamp)
 {
+    /* Whoever changes the run's numbers comes after the last who did, in the log as well. */
+    __atomic_store_n(&run->body.stamp, stamp, __ATOMIC_RELAXED);
     STORE64(run->available, d->available);
     STORE64(run->done, d->done);
     STORE64(run->split, d->split);
@@ -87,7 +89,7 @@ void rf_apply(struct rf_map *map, const struct rf_desc *d, const struct rf_appli
             apply_run_body(run, d, a);
         }
         if ((d->redo & RF_REDO_COUNTS) != 0) {
-            apply_counts(run, d);
+            apply_counts(run, d, a->stamp);
         }
         rf_seq_close(&run->seq, odd);
         RF_POINT("apply.run_close");

@@ -98,6 +98,9 @@ static rf_status try_position(struct attempt *a, uint64_t position, bool *taken)
             const struct rf_call call = {.tenant = a->tenant, .now = a->now};
             status = rf_op_grant(&op, &call, a->worker, a->flags, a->grant, a->result);
             *taken = true;
+            if (a->result != NULL) {
+                a->result->epoch = op.map->header->sealing != 0 ? op.epoch : 0;
+            }
             if (status == RF_OK && a->result != NULL) {
                 a->result->outcome = RF_EXECUTED;
                 a->result->has_event = a->result->want_event;

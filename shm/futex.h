@@ -34,6 +34,20 @@ static inline int rf_futex_wait(rf_word32 *word, uint32_t value, uint64_t until_
     return rc < 0 ? errno : 0;
 }
 
+/* Sleeping by the bits of a mask, on the low half of a 64-bit word that only rises. */
+static inline int rf_futex_wait_low(rf_word64 *word, uint64_t value, uint32_t mask,
+                                    uint64_t until_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000ull),
+                             .tv_nsec = (long)(until_ns % 1000000000ull)};
+    long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, (uint32_t)value, &until, NULL, mask);
+    return rc < 0 ? errno : 0;
+}
+static inline long rf_futex_wake_low(rf_word64 *word, int count, uint32_t mask)
+{
+    return syscall(SYS_futex, word, FUTEX_WAKE_BITSET, count, NULL, NULL, mask);
+}
+
 /* Sleeps until one of the words differs or is woken. Returns 0 or an errno. */
 static inline int rf_futex_waitv(struct futex_waitv *words, unsigned count, uint64_t until_ns)
 {

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 
 #include "futex.h"
+#include "log.h"
 #include "member.h"
 #include "reap.h"
 #include "renew.h"
+#include "snapshot.h"
 #include "sweep.h"
 
 #define WATCH_MAX 120u
@@ -26,6 +28,16 @@ struct request {
     struct request *next;
 };
 
+/* Something that takes long, in a thread of its own: the guardian goes on watching. */
+struct chore {
+    pthread_t thread;
+    struct rf_guardian *guardian;
+    struct rf_logger *logger;
+    void (*work)(struct chore *chore);
+    bool started;
+    _Atomic bool over;
+};
+
 struct rf_guardian {
     struct rf_map *map;
     pthread_t thread;
@@ -39,6 +51,11 @@ struct rf_guardian {
     uint64_t busy_ns;
     struct rf_robust *robust;
     struct rf_actor actor;
+    /* with a log */
+    struct chore room;
+    struct chore snapshot;
+    uint64_t tick_at; /* monotonic */
+    uint64_t seen;    /* the last epoch with records, at the last tick */
 };
 
 /* --- the thread --- */
@@ -156,6 +173,112 @@ static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_w
     return n;
 }
 
+/* --- the log --- */
+
+static void *chore_main(void *argument)
+{
+    struct chore *c = argument;
+    if (c->logger != NULL ||
+        rf_logger_make(c->guardian->map, c->guardian->actor.id, &c->logger, NULL) == RF_OK) {
+        c->work(c);
+    }
+    atomic_store_explicit(&c->over, true, memory_order_release);
+    return NULL;
+}
+
+static void end_chore(struct chore *c)
+{
+    if (c->started) {
+        pthread_join(c->thread, NULL);
+        c->started = false;
+    }
+}
+
+static void start_chore(struct rf_guardian *g, struct chore *c, void (*work)(struct chore *))
+{
+    if (c->started && !atomic_load_explicit(&c->over, memory_order_acquire)) {
+        return;
+    }
+    end_chore(c);
+    c->guardian = g;
+    c->work = work;
+    atomic_store(&c->over, false);
+    c->started = pthread_create(&c->thread, NULL, chore_main, c) == 0;
+}
+
+static void make_room(struct chore *c)
+{
+    rf_log_make_room(c->logger, NULL);
+}
+
+static void take_snapshot(struct chore *c)
+{
+    rf_snapshot_take(&c->guardian->actor, c->logger, NULL);
+}
+
+/* What nobody waits for is written after half an interval at the earliest and a whole one at the latest;
+ * what others wait for they write themselves. */
+static void tend_log(struct rf_guardian *g)
+{
+    struct rf_map *map = g->map;
+    uint64_t now = rf_monotonic_ns();
+    if (!atomic_load(&map->flush_wanted) && !atomic_load(&map->flush_now)) {
+        return;
+    }
+    bool hurry = atomic_exchange(&map->flush_now, false);
+    uint64_t last = rf_log_last(map);
+    if (hurry) {
+        rf_log_wait(g->actor.logger, last, NULL);
+    } else if (now < g->tick_at) {
+        return;
+    } else if (g->seen > atomic_load(&map->header->durable)) {
+        rf_log_wait(g->actor.logger, g->seen, NULL);
+    } else if (g->seen == last) {
+        /* Nothing came for a whole tick. */
+        rf_log_close(g->actor.logger, NULL);
+        atomic_store(&map->flush_wanted, false);
+        if (rf_log_last(map) != last) {
+            atomic_store(&map->flush_wanted, true);
+        }
+    }
+    g->seen = last;
+    g->tick_at = rf_monotonic_ns() + map->header->flush_ns / 2;
+    if (rf_log_needs_room(map)) {
+        start_chore(g, &g->room, make_room);
+    }
+    if (rf_snapshot_due(map)) {
+        start_chore(g, &g->snapshot, take_snapshot);
+    }
+}
+
+static rf_status begin_log(struct rf_guardian *g, rf_detail *detail)
+{
+    if (g->map->header->sealing == 0) {
+        return RF_OK;
+    }
+    /* The dead may have left something that is not written. */
+    atomic_store(&g->map->flush_wanted, true);
+    return rf_logger_make(g->map, g->actor.id, &g->actor.logger, detail);
+}
+
+static void end_log(struct rf_guardian *g)
+{
+    if (g->actor.logger == NULL) {
+        return;
+    }
+    end_chore(&g->room);
+    end_chore(&g->snapshot);
+    if (rf_log_wait(g->actor.logger, rf_log_last(g->map), NULL) == RF_OK) {
+        rf_log_close(g->actor.logger, NULL);
+    }
+    struct rf_logger *loggers[] = {g->room.logger, g->snapshot.logger, g->actor.logger};
+    for (unsigned i = 0; i < 3; i++) {
+        if (loggers[i] != NULL) {
+            rf_logger_drop(loggers[i]);
+        }
+    }
+}
+
 static void guard(struct rf_guardian *g)
 {
     struct futex_waitv watch[1 + WATCH_MAX];
@@ -166,6 +289,12 @@ static void guard(struct rf_guardian *g)
         }
         bool clean = rf_sweep_all(&g->actor, rf_region_now(g->map));
         uint64_t due = renew_kept(g);
+        if (g->actor.logger != NULL) {
+            tend_log(g);
+            if (atomic_load(&g->map->flush_wanted) && g->tick_at < due) {
+                due = g->tick_at;
+            }
+        }
         uint32_t words = build_watch(g, poke, watch);
         if (words == 0 && clean) {
             continue;
@@ -188,6 +317,10 @@ static void *guardian_main(void *argument)
     }
     if (status == RF_OK) {
         rf_actor_init(&g->actor, g->map, slot, g->busy_ns);
+        status = begin_log(g, g->detail);
+        if (status != RF_OK) {
+            rf_member_leave(g->map, g->robust, slot);
+        }
     }
     pthread_mutex_lock(&g->lock);
     g->status = status;
@@ -196,6 +329,7 @@ static void *guardian_main(void *argument)
     pthread_mutex_unlock(&g->lock);
     if (status == RF_OK) {
         guard(g);
+        end_log(g);
         rf_member_leave(g->map, g->robust, slot);
     }
     return NULL;
@@ -249,6 +383,13 @@ rf_status rf_guardian_start(struct rf_map *map, uint64_t busy_ns, rf_detail *det
     }
     map->guardian = g;
     return RF_OK;
+}
+
+void rf_guardian_hurry(struct rf_map *map)
+{
+    if (map->guardian != NULL) {
+        rf_member_poke(map->guardian->actor.member);
+    }
 }
 
 static void ask(struct rf_guardian *g, struct request *r)

@@ -12,6 +12,9 @@
 
 #include "actor.h"
 
+/* Wakes the guardian of this process, if there is one: something has to be written. */
+void rf_guardian_hurry(struct rf_map *map);
+
 /* A lease that is renewed at a third of its duration until it is lost. Lives in a session. */
 struct rf_keepalive {
     rf_tenant tenant;

@@ -72,6 +72,27 @@ static inline uint32_t rf_lane_offset(uint64_t word)
     return (uint32_t)word & RF_LANE_OFFSET_MASK;
 }
 
+/* The endless position behind the last commit, by the lane word: `end` may lag. */
+static inline uint64_t rf_lane_end(const struct rf_lane_head *lane)
+{
+    uint64_t end = atomic_load_explicit(&lane->end, memory_order_acquire);
+    uint32_t offset = rf_lane_offset(atomic_load_explicit(&lane->word, memory_order_acquire));
+    return end + ((offset - end) & RF_LANE_OFFSET_MASK);
+}
+
+/* A lane's owner writes its records as plain memory, which costs it nothing, and others may read while they
+ * are being overwritten. What they got then is thrown away (the head has passed it), so that the
+ * race is meant; ThreadSanitizer is told. */
+__attribute__((no_sanitize("thread"))) static inline void rf_lane_copy(void *to, const void *from,
+                                                                       size_t bytes)
+{
+    rf_any64 *t = to;
+    const volatile rf_any64 *f = from;
+    for (size_t i = 0; i < bytes / 8; i++) {
+        t[i] = f[i];
+    }
+}
+
 /* An operation's record between rf_lane_begin and rf_lane_commit. */
 struct rf_lane_draft {
     struct rf_lane_record *record;
@@ -94,12 +115,15 @@ static inline void rf_lane_begin(struct rf_actor *actor, size_t bytes, struct rf
     uint64_t need = 1 + (bytes + RF_LINE - 1) / RF_LINE;
     uint64_t end = atomic_load_explicit(&lane->end, memory_order_relaxed);
     uint64_t rest = ring - (end & (ring - 1));
-    assert(2 * need <= ring);
+    assert(2 * need <= ring && need <= RF_LANE_UNITS_MAX);
 
     draft->filler = need > rest ? (uint32_t)rest : 0;
     draft->offset = (uint32_t)end & RF_LANE_OFFSET_MASK;
     uint64_t head = end + draft->filler + need;
     head = head > ring ? head - ring : 0;
+    /* With a log: nothing is overwritten that is not durable; rf_log_admit has seen to it. */
+    assert(actor->map->header->sealing == 0 ||
+           head <= atomic_load_explicit(&lane->base, memory_order_relaxed));
     if (head > atomic_load_explicit(&lane->head, memory_order_relaxed)) {
         /* Readers that find the old head again after reading have read whole records. */
         atomic_store_explicit(&lane->head, head, memory_order_relaxed);
@@ -155,10 +179,13 @@ static inline uint64_t rf_lane_commit(struct rf_actor *actor, struct rf_lane_dra
                           memory_order_relaxed);
     /* release: who sees this end sees the records below it. Follows the commit, so a member that
      * died in between has an end that lags; the next generation takes it from the lane word. */
-    atomic_store_explicit(&lane->end,
-                          atomic_load_explicit(&lane->end, memory_order_relaxed) + draft->filler +
-                              draft->units,
-                          memory_order_release);
+    uint64_t end =
+        atomic_load_explicit(&lane->end, memory_order_relaxed) + draft->filler + draft->units;
+    atomic_store_explicit(&lane->end, end, memory_order_release);
+    if (h->sealing != 0) {
+        atomic_store_explicit(&lane->last, epoch, memory_order_relaxed);
+        actor->marks[epoch % RF_LANE_MARKS] = (struct rf_lane_mark){.epoch = epoch, .end = end};
+    }
     return epoch;
 }
 

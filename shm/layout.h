@@ -188,6 +188,7 @@ struct rf_lane_head {
     rf_word64 base;     /* the start of a record; whatever is not durable lies behind it */
     rf_word64 end;      /* endless position behind the last record */
     rf_word64 sequence; /* of the next record */
+    rf_word64 last;     /* epoch of the last record */
     uint64_t stamp;     /* of the last record */
 };
 
@@ -363,6 +364,7 @@ struct rf_header {
     uint64_t claim_cooldown;
     uint64_t time_namespace; /* offset of CLOCK_BOOTTIME in the creator's time namespace, ns */
     uint32_t owner_uid;
+    uint32_t gid; /* of new files; UINT32_MAX: the maker's */
     uint32_t mode;
     uint32_t max_members;
     uint32_t slot_count;
@@ -406,14 +408,19 @@ struct rf_header {
     rf_word32 leaf_hint;
     rf_word32 slab_hint[RF_SLAB_CLASSES];
     rf_word32 index_overflow; /* set before the first cell goes to a third or fourth bucket */
-    rf_word32 condemned; /* errno + 1: a write failed, what memory holds is not what the disk has */
+
+    /* What every logged operation looks at. */
+    rf_word32 condemned RF_ALIGNED(RF_LINE); /* errno + 1: a write failed, memory and disk differ */
+    rf_word32 log_short; /* the next segment could not be made: no room on the disk */
 
     rf_word64 log_made RF_ALIGNED(RF_LINE); /* segments below this number exist */
-    rf_word32 log_short;                    /* the next segment could not be made: no room */
-    rf_word32 log_lanes;         /* lanes in a recent batch: how much waiting together pays */
-    rf_word64 snapshot_epoch;    /* replay would begin there; 0: there is none */
-    rf_word64 snapshot_position; /* of the log's end when the newest snapshot was begun */
-    rf_word64 snapshotter;       /* member id of who takes one, 0 if nobody does */
+    rf_word64 filler;                       /* member id of who makes the next one, 0: nobody */
+    rf_word64 snapshotter;                  /* member id of who takes a snapshot, 0: nobody */
+    rf_word64 snapshot_epoch;               /* replay would begin there; 0: there is none */
+    rf_word64 snapshot_position;            /* of the log's end when the newest one was begun */
+    rf_word64 log_lanes;   /* lanes in a recent batch: how much waiting together pays */
+    rf_word64 log_content; /* the last epoch that had records */
+    rf_word64 log_vouched; /* a batch on the disk says that everything up to here was durable */
     struct rf_log_entry log[RF_LOG_ENTRIES];
 };
 

@@ -7,6 +7,7 @@
 
 #include "futex.h"
 #include "lane.h"
+#include "log.h"
 #include "point.h"
 #include "reap.h"
 #include "sweep.h"
@@ -111,22 +112,27 @@ static rf_status ensure_slot(struct rf_map *map, uint32_t slot, rf_detail *detai
     rf_status status =
         rf_region_ensure(map, h->slots.offset + slot * h->slots.stride, h->slots.stride, detail);
     if (status == RF_OK) {
-        status = rf_region_ensure(map, h->lanes.offset + slot * h->lanes.stride, h->lanes.stride,
-                                  detail);
+        /* With a log lanes are large, and most members use little of theirs: rf_log_admit asks for
+         * the rest when it is needed. */
+        uint64_t bytes = h->sealing != 0 ? RF_GRANULE : h->lanes.stride;
+        status = rf_region_ensure(map, h->lanes.offset + slot * h->lanes.stride, bytes, detail);
     }
     return status;
 }
 
 /* A lane goes on where its last owner stopped, who may have died right after a commit. */
-static void resume_lane(struct rf_lane_head *lane)
+static void resume_lane(struct rf_map *map, uint32_t slot)
 {
+    struct rf_lane_head *lane = &rf_slot_at(map, slot)->lane;
     uint64_t end = atomic_load_explicit(&lane->end, memory_order_relaxed);
-    uint32_t offset = rf_lane_offset(atomic_load_explicit(&lane->word, memory_order_acquire));
-    uint64_t behind = (offset - end) & RF_LANE_OFFSET_MASK;
-    if (behind != 0) {
-        atomic_store_explicit(&lane->end, end + behind, memory_order_release);
+    uint64_t resumed = rf_lane_end(lane);
+    if (resumed != end) {
+        const struct rf_lane_record *last =
+            rf_lane_find(map, slot, (uint32_t)end & RF_LANE_OFFSET_MASK);
+        assert(last != NULL);
+        atomic_store_explicit(&lane->end, resumed, memory_order_release);
         rf_count(&lane->sequence, 1);
-        lane->stamp++;
+        lane->stamp = last->stamp;
     }
 }
 
@@ -142,7 +148,10 @@ static void settle_in(struct rf_map *map, uint32_t slot, bool is_guardian, uint6
     d->run_taken = 0;
     memset(d->blocks, 0, sizeof(d->blocks));
     memset(d->frees, 0, sizeof(d->frees));
-    resume_lane(&rf_slot_at(map, slot)->lane);
+    resume_lane(map, slot);
+    /* Pairs with the fence in rf_lanes_raise: whoever seals sees this lane, or the open epoch that is
+     * read from here on is a later one. */
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 rf_status rf_member_join(struct rf_map *map, struct rf_robust *robust, bool is_guardian,
@@ -225,6 +234,8 @@ void rf_actor_init(struct rf_actor *actor, struct rf_map *map, uint32_t slot, ui
     actor->id = rf_id(slot, atomic_load_explicit(&actor->member->generation, memory_order_acquire));
     actor->busy_ns = busy_ns;
     rf_hasher_init(&actor->hasher);
+    actor->logger = NULL;
+    rf_log_resume(actor);
 }
 
 /* The life of a dead repairer was taken over; somebody may have begun to settle him before. Two at

@@ -96,19 +96,6 @@ static void fill_event(struct monitor *m, const struct rf_lane_record *r, rf_eve
     }
 }
 
-/* A lane's owner writes its records as plain memory, which costs it nothing, and an observer may read
- * while they are being overwritten. What it got then is thrown away (the head has passed it), so
- * that the race is meant; ThreadSanitizer is told. */
-__attribute__((no_sanitize("thread"))) static void copy_units(void *to, const void *from,
-                                                              size_t bytes)
-{
-    rf_any64 *t = to;
-    const volatile rf_any64 *f = from;
-    for (size_t i = 0; i < bytes / 8; i++) {
-        t[i] = f[i];
-    }
-}
-
 /* Goes on at the end of the lane: what lies between is gone. */
 static void skip_to_end(struct monitor *m, struct follower *f, const struct rf_lane_head *lane)
 {
@@ -133,14 +120,14 @@ static enum step follow(struct monitor *m, uint32_t slot, rf_event *event)
     const uint8_t *base = rf_lane_at(m->map, slot);
     const uint8_t *at = base + (f->position & (ring - 1)) * RF_LINE;
     struct rf_lane_record *r = (void *)m->record;
-    copy_units(r, at, sizeof(*r));
+    rf_lane_copy(r, at, sizeof(*r));
     uint64_t units = r->units;
     bool whole = units >= 1 && units <= ring - (f->position & (ring - 1));
     if (whole && r->kind != RF_LANE_FILLER) {
         size_t body = (units - 1) * RF_LINE;
         whole = body <= sizeof(m->record) - sizeof(*r) && r->body_bytes <= body;
         if (whole) {
-            copy_units(r + 1, at + sizeof(*r), body);
+            rf_lane_copy(r + 1, at + sizeof(*r), body);
         }
     }
     /* Pairs with the fence in rf_lane_begin. */

@@ -1,5 +1,6 @@
 /* Opening, closing and looking after a store in shared memory; the backend's table. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -7,11 +8,13 @@
 #include "directory.h"
 #include "guardian.h"
 #include "handle.h"
+#include "log.h"
 #include "member.h"
 #include "range.h"
 #include "reap.h"
 #include "record.h"
 #include "slab.h"
+#include "snapshot.h"
 #include "sweep.h"
 
 #define LANE_BYTES      (128u * 1024u)
@@ -86,6 +89,19 @@ static void leave_with_guardian(struct rf_handle *h, bool clean)
     pthread_mutex_unlock(&rf_process.guardian_lock);
 }
 
+/* Not clean: somebody holds a lock of one of its shards. It leaves as the dead do, and the survivors
+ * finish. */
+static void leave(struct rf_handle *h, bool clean)
+{
+    if (!h->manual) {
+        leave_with_guardian(h, clean);
+    } else if (clean) {
+        rf_member_leave(h->map, NULL, h->actor.slot);
+    } else {
+        rf_member_abandon(h->map, NULL, h->actor.slot);
+    }
+}
+
 static rf_status join(struct rf_handle *h, const rf_options *o, rf_detail *detail)
 {
     uint64_t busy = or_default(o->busy_timeout, RF_SECOND);
@@ -106,12 +122,21 @@ static rf_status join(struct rf_handle *h, const rf_options *o, rf_detail *detai
     }
     if (status == RF_OK) {
         rf_actor_init(&h->actor, h->map, slot, busy);
+        if (h->map->header->sealing != 0) {
+            status = rf_logger_make(h->map, h->actor.id, &h->actor.logger, detail);
+            if (status != RF_OK) {
+                leave(h, true);
+            }
+        }
     }
     return status;
 }
 
 static void free_handle(struct rf_handle *h)
 {
+    if (h->actor.logger != NULL) {
+        rf_logger_drop(h->actor.logger);
+    }
     if (h->map != NULL) {
         rf_region_close(h->map);
     }
@@ -160,26 +185,34 @@ rf_status rf_backend_destroy(const char *store, rf_detail *detail)
     return rf_region_destroy(store, NULL, detail);
 }
 
+/* Everything that anybody has logged so far, and a batch that vouches for it. */
+static rf_status flush(struct rf_handle *h)
+{
+    if (h->actor.logger == NULL) {
+        return RF_OK;
+    }
+    rf_status status = rf_log_wait(h->actor.logger, rf_log_last(h->map), NULL);
+    return status != RF_OK ? status : rf_log_close(h->actor.logger, NULL);
+}
+
 static void close_store(rf_store *store)
 {
     struct rf_handle *h = rf_handle_of(store);
     if (rf_store_usable(store, false) != RF_OK) {
         /* A child of fork: the mapping is not there, the descriptors were closed. */
+        if (h->actor.logger != NULL) {
+            rf_logger_forget(h->actor.logger);
+        }
         free(h->copy);
         free(h);
         return;
     }
     if (!h->store.read_only) {
         bool clean = rf_sweep_leases(&h->actor, h->actor.me, h->actor.id, false, rf_handle_now(h));
-        /* Not clean: somebody holds a lock of one of its shards. It leaves as the dead do, and the
-         * survivors finish. */
-        if (!h->manual) {
-            leave_with_guardian(h, clean);
-        } else if (clean) {
-            rf_member_leave(h->map, NULL, h->actor.slot);
-        } else {
-            rf_member_abandon(h->map, NULL, h->actor.slot);
+        if (h->manual) {
+            flush(h); /* there is no guardian to do it */
         }
+        leave(h, clean);
     }
     free_handle(h);
 }
@@ -202,7 +235,57 @@ static uint64_t store_new_op(rf_store *store)
 
 static rf_status store_tend(rf_store *store, uint64_t now)
 {
-    return rf_sweep_all(&rf_handle_of(store)->actor, now) ? RF_OK : RF_BUSY;
+    struct rf_handle *h = rf_handle_of(store);
+    bool clean = rf_sweep_all(&h->actor, now);
+    if (h->actor.logger != NULL) {
+        rf_status status = flush(h);
+        if (status == RF_OK && rf_log_needs_room(h->map)) {
+            status = rf_log_make_room(h->actor.logger, NULL);
+        }
+        if (status == RF_OK && rf_snapshot_due(h->map)) {
+            status = rf_snapshot_take(&h->actor, h->actor.logger, NULL);
+        }
+        if (status != RF_OK) {
+            return status;
+        }
+    }
+    return clean ? RF_OK : RF_BUSY;
+}
+
+/* --- durability --- */
+
+static rf_status store_sync(rf_store *store, uint64_t epoch, rf_detail *detail)
+{
+    struct rf_handle *h = rf_handle_of(store);
+    const struct rf_header *head = h->map->header;
+    if (head->sealing == 0) {
+        return RF_OK;
+    }
+    if (epoch > atomic_load_explicit(&head->epoch, memory_order_acquire)) {
+        return rf_refuse(detail, RF_INVALID_ARGUMENT, 0, "an epoch that has not begun yet");
+    }
+    if (h->store.read_only && atomic_load(&head->durable) < epoch) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0, "a read-only handle can't write the log");
+    }
+    return rf_log_wait(h->actor.logger, epoch, detail);
+}
+
+static uint64_t store_epoch(const rf_store *store, bool durable)
+{
+    const struct rf_map *map = ((const struct rf_handle *)(const void *)store)->map;
+    return map->header->sealing == 0 ? 0
+           : durable ? atomic_load_explicit(&map->header->durable, memory_order_acquire)
+                     : rf_log_last(map);
+}
+
+static rf_status store_snapshot(rf_store *store, rf_detail *detail)
+{
+    struct rf_handle *h = rf_handle_of(store);
+    if (h->map->header->sealing == 0 || h->store.read_only) {
+        return rf_refuse(detail, RF_UNSUPPORTED, 0, "a snapshot of a %s",
+                         h->store.read_only ? "read-only handle" : "volatile store");
+    }
+    return rf_snapshot_take(&h->actor, h->actor.logger, detail);
 }
 
 static rf_status store_sweep(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
@@ -243,10 +326,26 @@ static void add_counters(const struct rf_counters *c, rf_inspection *out)
     out->reapers_replaced += sum(&c->repairs[RF_REPAIR_REAPERS], 1);
 }
 
-/* A slot that was never joined may have no memory behind it. */
-static bool was_used(const struct rf_map *map, uint32_t slot)
+static void inspect_log(const struct rf_handle *h, rf_inspection *out)
 {
-    return atomic_load_explicit(&rf_member_at(map, slot)->joined_at, memory_order_acquire) != 0;
+    static const char *const paths[] = {"io_uring, direct", "io_uring, buffered",
+                                        "pwritev2, direct", "pwritev2, buffered"};
+    const struct rf_header *head = h->map->header;
+    out->durability = (rf_durability)head->durability;
+    out->log_failed = atomic_load(&head->condemned) != 0;
+    out->log_short = atomic_load(&head->log_short) != 0;
+    out->open_epoch = atomic_load(&head->epoch);
+    out->durable_epoch = atomic_load(&head->durable);
+    out->log_position = rf_log_position(h->map);
+    out->snapshot_epoch = atomic_load(&head->snapshot_epoch);
+    out->snapshot_position = atomic_load(&head->snapshot_position);
+    out->snapshot_held_by = rf_snapshot_held_by(h->map);
+    if (h->actor.logger != NULL) {
+        const char *why = "";
+        enum rf_disk_path path = rf_disk_backend(rf_logger_disk(h->actor.logger), &why);
+        snprintf(out->io_path, sizeof(out->io_path), "%s", paths[path]);
+        snprintf(out->io_why, sizeof(out->io_why), "%s", why);
+    }
 }
 
 rf_status rf_shm_inspect(rf_store *store, rf_inspection *out, rf_detail *detail)
@@ -265,12 +364,15 @@ rf_status rf_shm_inspect(rf_store *store, rf_inspection *out, rf_detail *detail)
         .leaves = rf_leaves_used(map),
         .blocks = rf_slab_used(map),
     };
+    if (head->sealing != 0) {
+        inspect_log(h, out);
+    }
     uint32_t members = atomic_load_explicit(&head->members_used, memory_order_acquire);
     for (uint32_t slot = 0; slot < members; slot++) {
         const struct rf_member *m = rf_member_at(map, slot);
         out->members += atomic_load(&m->liveness) != 0;
         out->dead_members += rf_is_dead(m);
-        if (was_used(map, slot)) {
+        if (rf_slot_was_used(map, slot)) {
             add_counters(&rf_slot_at(map, slot)->counters, out);
         }
     }
@@ -297,7 +399,7 @@ rf_status rf_shm_list_members(rf_store *store, rf_visit_member *visit, void *con
     uint32_t members = atomic_load_explicit(&map->header->members_used, memory_order_acquire);
     for (uint32_t slot = 0; slot < members; slot++) {
         const struct rf_member *m = rf_member_at(map, slot);
-        if (atomic_load(&m->liveness) == 0 || !was_used(map, slot)) {
+        if (atomic_load(&m->liveness) == 0 || !rf_slot_was_used(map, slot)) {
             continue;
         }
         const struct rf_counters *c = &rf_slot_at(map, slot)->counters;
@@ -375,6 +477,9 @@ const struct rf_backend rf_shm_backend = {
     .get_shard = rf_shm_get_shard,
     .list_shards = rf_shm_list_shards,
     .list_runs = rf_shm_list_runs,
+    .sync = store_sync,
+    .epoch = store_epoch,
+    .snapshot = store_snapshot,
     .tend = store_tend,
     .sweep = store_sweep,
     .inspect = rf_shm_inspect,

@@ -5,6 +5,7 @@
 
 #include "futex.h"
 #include "index.h"
+#include "log.h"
 #include "point.h"
 #include "reap.h"
 #include "seq.h"
@@ -108,6 +109,7 @@ void rf_op_begin(struct rf_op *op, struct rf_actor *actor)
     op->ending = false;
     op->epoch = 0;
     op->made.count = 0;
+    op->made.chain = 0;
 }
 
 static inline void unlock_shard(struct rf_op *op)
@@ -147,7 +149,10 @@ rf_status rf_op_lock_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t r
                            uint64_t hint, rf_detail *detail)
 {
     struct rf_rec *rec = rec_by_hint(op->map, hint);
-    rf_status status;
+    rf_status status = rf_log_admit(op->actor, op->ending, detail);
+    if (__builtin_expect(status != RF_OK, 0)) {
+        return status;
+    }
     if (rec != NULL && __atomic_load_n(&rec->shard, __ATOMIC_RELAXED) == shard) {
         status = lock_rec(op, rec, (uint32_t)(hint - 1), detail);
         if (status != RF_OK) {
@@ -185,7 +190,10 @@ rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uin
 {
     struct rf_rec *rec = rf_rec_at(op->map, shard_slot);
     *gone = true;
-    rf_status status = lock_rec(op, rec, shard_slot, detail);
+    rf_status status = rf_log_admit(op->actor, op->ending, detail);
+    if (status == RF_OK) {
+        status = lock_rec(op, rec, shard_slot, detail);
+    }
     if (status != RF_OK) {
         return status;
     }
@@ -203,7 +211,13 @@ rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uin
 
 rf_status rf_op_lock_run(struct rf_op *op, rf_status if_gone, rf_detail *detail)
 {
-    rf_status status = rf_lock(op->actor, &op->run->lock, RF_LOCK_RUN, detail);
+    rf_status status = RF_OK;
+    if (!op->shard_locked && op->stripe == NULL) {
+        status = rf_log_admit(op->actor, op->ending, detail);
+    }
+    if (status == RF_OK) {
+        status = rf_lock(op->actor, &op->run->lock, RF_LOCK_RUN, detail);
+    }
     if (status != RF_OK) {
         return status;
     }
@@ -358,7 +372,7 @@ void rf_op_load_counts(struct rf_op *op)
 
 void rf_op_commit(struct rf_op *op, struct rf_applied *applied)
 {
-    applied->epoch = rf_lane_commit(op->actor, &op->draft);
+    applied->epoch = op->epoch = rf_lane_commit(op->actor, &op->draft);
     applied->stamp = op->draft.record->stamp;
     rf_apply(op->map, op->actor->desc, applied);
     set_idle(op);
@@ -553,6 +567,96 @@ size_t rf_op_put_made(const struct rf_op *op, uint8_t *out)
     return op->made.chain != 0 ? 0 : put_made(&op->made, 0, op->made.count, out);
 }
 
+#define CHUNK_BYTES (48u * 1024u)
+_Static_assert(RF_CODEC_MADE_MAX + sizeof(struct rf_log_chunk) <= RF_LANE_BODY_MAX &&
+                   CHUNK_BYTES + sizeof(struct rf_log_chunk) <= RF_LANE_BODY_MAX &&
+                   RF_CODEC_STEP_MAX + 64 <= RF_LANE_BODY_MAX,
+               "a body holds any one thing");
+
+bool rf_op_made_is_long(const struct rf_op *op, size_t codec)
+{
+    return op->map->header->sealing != 0 && rf_op_body_max(op, codec) > RF_LANE_BODY_MAX;
+}
+
+/* Chunk after chunk into the lane, as far as each is filled. */
+static rf_status write_chain(struct rf_op *op, rf_detail *detail)
+{
+    struct rf_actor *actor = op->actor;
+    const struct rf_op_made *m = &op->made;
+    uint32_t index = 0;
+    for (uint32_t from = 0; from < m->count;) {
+        uint32_t to = from;
+        size_t bytes = sizeof(struct rf_log_chunk), len = 0;
+        while (to < m->count) {
+            struct rf_made_record r = made_at(m, to);
+            if (to > from && bytes + made_bytes(&r) > CHUNK_BYTES) {
+                break;
+            }
+            bytes += made_bytes(&r);
+            to++;
+        }
+        /* The lane has to have room again; whoever holds locks waits for the disk with them. */
+        rf_status status = rf_log_admit(actor, true, detail);
+        if (status != RF_OK) {
+            return status;
+        }
+        struct rf_lane_draft draft;
+        const struct rf_log_chunk chunk = {.chain = m->chain, .index = index++, .count = to - from};
+        rf_lane_begin(actor, bytes, &draft);
+        memcpy(draft.body, &chunk, sizeof(chunk));
+        len = sizeof(chunk) + put_made(m, from, to, draft.body + sizeof(chunk));
+        draft.record->event = UINT16_MAX;
+        draft.record->uid = op->uid;
+        draft.record->run = 0;
+        draft.record->run_slot = 0;
+        draft.record->time = 0;
+        draft.record->count = to - from;
+        rf_lane_finish(actor, &draft, RF_LANE_CHUNK, len, actor->me->lane.stamp + 1);
+        rf_lane_commit(actor, &draft);
+        RF_POINT("op.chunk");
+        from = to;
+    }
+    return RF_OK;
+}
+
+rf_status rf_op_log_made(struct rf_op *op, size_t codec, rf_detail *detail)
+{
+    struct rf_desc *d = op->actor->desc;
+    if (op->map->header->sealing == 0) {
+        op->made.count = 0;
+        return RF_OK;
+    }
+    if (!rf_op_made_is_long(op, codec)) {
+        return RF_OK;
+    }
+    uint64_t counter = LOAD64(d->tag_counter) + 1;
+    atomic_store_explicit(&d->tag_counter, counter, memory_order_relaxed);
+    op->made.chain = counter << 12 | op->actor->slot;
+    /* Before the first chunk is committed, hence at or below its epoch: a snapshot that raises this lane
+     * after that commit finds it. */
+    atomic_store_explicit(&d->chain,
+                          atomic_load_explicit(&op->map->header->epoch, memory_order_acquire),
+                          memory_order_release);
+    RF_POINT("op.chain");
+    return write_chain(op, detail);
+}
+
+rf_status rf_op_settle(struct rf_op *op, bool may_wait, rf_result *result)
+{
+    const struct rf_header *h = op->map->header;
+    if (h->sealing == 0) {
+        return RF_OK;
+    }
+    uint32_t how =
+        result != NULL && result->durability != 0 ? (uint32_t)result->durability : h->durability;
+    if (result != NULL) {
+        result->epoch = op->epoch;
+    }
+    return may_wait && how == RF_WAIT && op->epoch != 0
+               ? rf_log_wait(op->actor->logger, op->epoch, result == NULL ? NULL : &result->detail)
+               : RF_OK;
+}
+
 __attribute__((always_inline)) static inline void write_lane(struct rf_op *op, uint64_t now,
                                                              uint16_t event)
 {
@@ -649,8 +753,8 @@ rf_status rf_op_execute(struct rf_op *op, uint64_t now, uint32_t bound, rf_detai
     announce(op);
     if (d->redo == RF_REDO_SHARD && !op->taking) {
         /* Nothing but the record: the same as rf_apply does, without its questions. */
-        uint64_t epoch = rf_lane_commit(op->actor, &op->draft);
-        rf_rec_write(op->map, op->rec, d, &op->step, epoch, op->draft.record->stamp);
+        op->epoch = rf_lane_commit(op->actor, &op->draft);
+        rf_rec_write(op->map, op->rec, d, &op->step, op->epoch, op->draft.record->stamp);
         set_idle(op);
         return RF_OK;
     }
@@ -714,6 +818,13 @@ void rf_op_end(struct rf_op *op)
     if (op->stripe != NULL) {
         rf_unlock(op->actor, op->stripe, RF_LOCK_STRIPE);
         op->stripe = NULL;
+    }
+    if (op->made.chain != 0) {
+        /* Closed, or never to be: a snapshot need not look at it any more. */
+        atomic_store_explicit(&d->chain, 0, memory_order_release);
+    }
+    if (op->epoch != 0 && op->map->header->sealing != 0) {
+        rf_log_note(op->actor);
     }
     if (op->wakes != 0) {
         rf_wake_claimers(op->map, op->run, op->wakes);

@@ -21,7 +21,7 @@ struct rf_op_made {
     uint32_t count;
     const rf_shard_input *inputs; /* or: */
     const rf_child *children;
-    const uint32_t *order; /* of the children */
+    const uint16_t *order; /* of the children */
     const uint64_t *ids;
     uint64_t chain; /* they were written before, in chunks of this chain; 0: they were not */
 };
@@ -131,6 +131,17 @@ rf_status rf_op_grow(struct rf_op *op, uint64_t count, rf_detail *detail);
 void rf_op_load_counts(struct rf_op *op);
 /* PREPARED is announced, the lane's record is complete: commit, apply, IDLE. */
 void rf_op_commit(struct rf_op *op, struct rf_applied *applied);
+
+/* Tells the log which shards the operation is going to make (op->made is filled in). What does not fit
+ * the operation's own record is written here, as a chain of chunks: best before anything is locked,
+ * for it may have to wait for the disk. Without a log it does nothing. `codec` is the size of the
+ * step or run that will stand beside them. */
+rf_status rf_op_log_made(struct rf_op *op, size_t codec, rf_detail *detail);
+/* The same question without an answer: whether it would be a chain. */
+bool rf_op_made_is_long(const struct rf_op *op, size_t codec);
+
+/* What the caller asked for of durability, after the unlock: waits, or notes that somebody has to write. */
+rf_status rf_op_settle(struct rf_op *op, bool may_wait, rf_result *result);
 
 /* The parts of a log record about new shards, where op->made says that there are any. */
 size_t rf_op_body_max(const struct rf_op *op, size_t codec);

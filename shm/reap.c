@@ -29,8 +29,7 @@ rf_status rf_reap_register(rf_detail *detail)
     return RF_OK;
 }
 
-/* Whoever reaps for somebody that is himself dead or over must be replaced. */
-static bool reaper_is_gone(const struct rf_map *map, uint32_t id)
+bool rf_id_gone(const struct rf_map *map, uint32_t id)
 {
     const struct rf_member *m = rf_member_at(map, rf_id_slot(id));
     return m == NULL || rf_id_over(map, id) || rf_is_dead(m);
@@ -42,7 +41,7 @@ bool rf_reaper_enter(struct rf_actor *actor, struct rf_member *member)
     if (current == actor->id) {
         return true; /* one thread an actor: it came back in the middle of its own reap */
     }
-    if (current != 0 && !reaper_is_gone(actor->map, (uint32_t)current)) {
+    if (current != 0 && !rf_id_gone(actor->map, (uint32_t)current)) {
         return false;
     }
     if (current != 0) {
@@ -61,7 +60,7 @@ bool rf_reaper_at_work(const struct rf_map *map, const struct rf_member *member)
 {
     atomic_thread_fence(memory_order_seq_cst);
     uint64_t reaper = atomic_load_explicit(&member->reaper, memory_order_acquire);
-    return reaper != 0 && !reaper_is_gone(map, (uint32_t)reaper);
+    return reaper != 0 && !rf_id_gone(map, (uint32_t)reaper);
 }
 
 void rf_reaper_leave(struct rf_actor *actor, struct rf_member *member)
@@ -96,6 +95,14 @@ static void redo(struct rf_actor *actor, uint32_t slot, struct rf_desc *d, uint3
     rf_apply(actor->map, d, &applied);
 }
 
+/* He may have died before he noted in which epoch he had committed. */
+static void note_last(struct rf_slot *dead, const struct rf_lane_record *record)
+{
+    if (atomic_load_explicit(&dead->lane.last, memory_order_relaxed) < record->epoch) {
+        atomic_store_explicit(&dead->lane.last, record->epoch, memory_order_relaxed);
+    }
+}
+
 static void settle(struct rf_actor *actor, uint32_t slot, struct rf_desc *d)
 {
     struct rf_slot *dead = rf_slot_at(actor->map, slot);
@@ -106,6 +113,7 @@ static void settle(struct rf_actor *actor, uint32_t slot, struct rf_desc *d)
     case RF_DESC_PREPARED:
         if ((uint32_t)(lane & RF_LANE_OFFSET_MASK) != offset) {
             redo(actor, slot, d, offset);
+            note_last(dead, rf_lane_find(actor->map, slot, offset));
             rf_count_repair(actor, RF_REPAIR_REDONE);
             break;
         }
@@ -119,6 +127,7 @@ static void settle(struct rf_actor *actor, uint32_t slot, struct rf_desc *d)
     default:
         break;
     }
+    atomic_store_explicit(&d->chain, 0, memory_order_release); /* closed by now, or never to be */
     RF_POINT("reap.settled");
 }
 

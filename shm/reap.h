@@ -28,6 +28,8 @@
 bool rf_reap_if_dead(struct rf_actor *actor, uint32_t slot);
 
 /* Whether the kernel (or a test) has declared this slot's process dead. */
+/* Whether a member is dead or its generation is over. */
+bool rf_id_gone(const struct rf_map *map, uint32_t id);
 bool rf_is_dead(const struct rf_member *member);
 
 /* For the handles of tests that have no guardian: what the kernel would do. */

@@ -540,6 +540,7 @@ static rf_status fill_header(struct site *site, struct rf_header *h,
     h->incarnation = incarnation;
     h->owner_uid = geteuid();
     h->mode = file_mode(o);
+    h->gid = o->has_group ? o->group : UINT32_MAX;
     h->time_base = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
     h->time_namespace = time_namespace_offset();
     atomic_store(&h->epoch, 1);

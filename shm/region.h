@@ -42,7 +42,8 @@ struct rf_map {
     ino_t inode;
     struct rf_guardian *guardian; /* NULL until a handle wants one */
     uint32_t guarded;             /* handles that hang on it */
-    _Atomic bool flush_wanted;    /* a handle has logged something that nobody waits for */
+    _Atomic bool flush_wanted;    /* something was logged since the guardian looked last */
+    _Atomic bool flush_now;       /* a lane is filling up */
     struct rf_map *next;
 
     /* What the header says about the sections that every call touches, at hand. */
@@ -161,6 +162,11 @@ static inline struct rf_rec *rf_rec_at(const struct rf_map *map, uint32_t slot)
 {
     struct rf_extent *extent = rf_extent_at(map, slot / RF_EXTENT_SHARDS);
     return extent == NULL ? NULL : &extent->recs[slot % RF_EXTENT_SHARDS];
+}
+/* A slot that was never joined may have no memory behind it. */
+static inline bool rf_slot_was_used(const struct rf_map *map, uint32_t slot)
+{
+    return atomic_load_explicit(&rf_member_at(map, slot)->joined_at, memory_order_acquire) != 0;
 }
 static inline uint64_t rf_offset_of(const struct rf_map *map, const void *at)
 {

@@ -32,6 +32,7 @@ rf_status rf_renew_lease(struct rf_actor *actor, const rf_tenant *tenant, const 
 {
     struct rf_op op;
     rf_op_begin(&op, actor);
+    op.ending = true; /* it is not logged; a full disk must not cost leases */
     if (now == 0) {
         return RF_INVALID_TIME;
     }

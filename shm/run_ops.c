@@ -5,6 +5,7 @@
 #include "directory.h"
 #include "handle.h"
 #include "index.h"
+#include "log.h"
 #include "operation.h"
 #include "point.h"
 #include "range.h"
@@ -28,7 +29,13 @@ static rf_status finish(struct rf_op *op, rf_op_class class, rf_status status,
             }
         }
     }
+    if (status == RF_OK && outcome == RF_REPLAYED) {
+        op->epoch = op->run->body.epoch;
+    }
     rf_op_end(op);
+    if (status == RF_OK) {
+        status = rf_op_settle(op, true, result);
+    }
     return rf_counted(op->actor, class, status, outcome);
 }
 
@@ -36,7 +43,10 @@ static rf_status finish(struct rf_op *op, rf_op_class class, rf_status status,
 static rf_status lock_name(struct rf_op *op, uint64_t hash, rf_detail *detail)
 {
     rf_word32 *stripe = rf_section_at(op->map, &op->map->header->stripes, hash % RF_STRIPES);
-    rf_status status = rf_lock(op->actor, stripe, RF_LOCK_STRIPE, detail);
+    rf_status status = rf_log_admit(op->actor, false, detail);
+    if (status == RF_OK) {
+        status = rf_lock(op->actor, stripe, RF_LOCK_STRIPE, detail);
+    }
     if (status == RF_OK) {
         op->stripe = stripe;
     }
@@ -327,6 +337,16 @@ static rf_status make_roots(struct rf_op *op, const struct rf_manifest *m, rf_se
     return status;
 }
 
+/* The log has to know what is made, even if it was not expected to come to this. */
+static rf_status log_made(struct rf_op *op, const struct rf_manifest *m, rf_detail *detail)
+{
+    if (op->made.count != 0) {
+        return RF_OK;
+    }
+    op->made = (struct rf_op_made){.count = m->count, .inputs = m->shards};
+    return rf_op_log_made(op, RF_CODEC_RUN_MAX, detail);
+}
+
 /* register and add, on a run that is there. */
 static rf_status take_into(struct rf_op *op, const struct rf_call *call, uint64_t run_id,
                            rf_run_op_kind kind, const rf_run_config *config, struct rf_manifest *m,
@@ -356,7 +376,10 @@ static rf_status take_into(struct rf_op *op, const struct rf_call *call, uint64_
         return status;
     }
     rf_op_take(op);
-    status = make_roots(op, m, run.config.semantics, detail);
+    status = log_made(op, m, detail);
+    if (status == RF_OK) {
+        status = make_roots(op, m, run.config.semantics, detail);
+    }
     if (status != RF_OK) {
         rf_op_abort(op);
         return status;
@@ -384,6 +407,9 @@ static rf_status take_into_new(struct rf_op *op, const struct rf_call *call, uin
         status = rf_run_create_with_shards(NULL, call, run, config, m, &env, step, detail);
     }
     if (status == RF_OK) {
+        status = log_made(op, m, detail);
+    }
+    if (status == RF_OK) {
         status = make_roots(op, m, config->semantics, detail);
     }
     if (status != RF_OK) {
@@ -392,6 +418,32 @@ static rf_status take_into_new(struct rf_op *op, const struct rf_call *call, uin
     }
     execute(op, step, RF_REDO_MADE | RF_REDO_LIVE, call->now);
     return RF_OK;
+}
+
+/* Whether a registration that is too long for one record is worth writing its chain: asked before, under
+ * the run's lock, and decided again after. */
+static bool would_execute(struct rf_handle *h, const struct rf_call *call, uint64_t run_id,
+                          rf_run_op_kind kind, const rf_run_config *config, struct rf_manifest *m,
+                          rf_detail *detail)
+{
+    struct rf_op op;
+    struct rf_run run;
+    struct rf_run_step step = {.outcome = RF_EXECUTED};
+    rf_op_begin(&op, &h->actor);
+    rf_status status = open_run(&op, call->tenant, run_id, &run, detail);
+    if (status == RF_RUN_NOT_FOUND) {
+        return config != NULL;
+    }
+    if (status == RF_OK && config != NULL && !rf_run_config_equal(&run.config, config)) {
+        status = RF_CONFIG_MISMATCH;
+    }
+    if (status == RF_OK) {
+        const struct rf_env env = {.tenant_limit = UINT64_MAX, .total_limit = UINT64_MAX};
+        status = kind == RF_RUN_OP_ADD_SHARDS ? rf_run_add(&run, call, m, &env, &step, detail)
+                                              : rf_run_register(&run, call, m, &env, &step, detail);
+    }
+    rf_op_end(&op);
+    return status == RF_OK && step.outcome == RF_EXECUTED;
 }
 
 rf_status rf_shm_take_shards(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
@@ -416,6 +468,15 @@ rf_status rf_shm_take_shards(rf_store *store, uint64_t now, const rf_tenant *ten
         m.by_id = room.by_id;
         m.by_start = room.by_start;
         call.hash = rf_hasher_manifest(&h->actor.hasher, kind, shards, count, room.by_id);
+    }
+    if (status == RF_OK) {
+        op.made = (struct rf_op_made){.count = count, .inputs = shards};
+        if (!rf_op_made_is_long(&op, RF_CODEC_RUN_MAX) ||
+            would_execute(h, &call, run, kind, config, &m, detail)) {
+            status = rf_op_log_made(&op, RF_CODEC_RUN_MAX, detail);
+        } else {
+            op.made.count = 0; /* it will be refused or replayed */
+        }
     }
     if (status == RF_OK && config != NULL) {
         status = lock_name(&op, hash, detail);
@@ -528,6 +589,7 @@ rf_status rf_shm_purge_run(rf_store *store, uint64_t now, const rf_tenant *tenan
         /* It is gone; giving its room back may have to wait for a stopped process, and then the
          * guardians do it. */
         rf_sweep_purged(&h->actor, op.run_slot, NULL);
+        status = rf_op_settle(&op, true, result);
     }
     return rf_counted(&h->actor, RF_CLASS_PURGE, status, RF_EXECUTED);
 }

@@ -16,7 +16,13 @@ static rf_status finish(struct rf_op *op, rf_op_class class, rf_status status, u
             rf_shard_event(&op->view, &op->step, now, &result->event);
         }
     }
+    if (status == RF_OK && op->step.outcome == RF_REPLAYED) {
+        op->epoch = op->rec->body.epoch; /* not below that of what it repeats */
+    }
     rf_op_end(op);
+    if (status == RF_OK) {
+        status = rf_op_settle(op, class != RF_CLASS_ACQUIRE, result);
+    }
     return rf_counted(op->actor, class, status, op->step.outcome);
 }
 
@@ -168,9 +174,10 @@ rf_status rf_shm_acquire(rf_store *store, uint64_t now, const rf_tenant *tenant,
 
 /* What they have in common: an op id, a payload hash, a lease. */
 static rf_status open_leased(struct rf_op *op, struct rf_handle *h, const struct rf_call *call,
-                             rf_detail *detail)
+                             bool ending, rf_detail *detail)
 {
     rf_op_begin(op, &h->actor);
+    op->ending = ending;
     op->step.outcome = RF_EXECUTED;
     if (call->now == 0) {
         return RF_INVALID_TIME;
@@ -190,7 +197,7 @@ rf_status rf_shm_checkpoint(rf_store *store, uint64_t now, const rf_tenant *tena
     rf_prefetch_rec(h->map, lease->slot_hint); /* it comes while the payload is hashed */
     rf_prefetch_lane(&h->actor);
     call.hash = rf_hasher_checkpoint(&h->actor.hasher, cursor);
-    rf_status status = open_leased(&op, h, &call, detail);
+    rf_status status = open_leased(&op, h, &call, false, detail);
     if (status == RF_OK) {
         status = rf_shard_checkpoint(&op.view, &call, cursor, &op.step, detail);
     }
@@ -210,7 +217,7 @@ rf_status rf_shm_complete(rf_store *store, uint64_t now, const rf_tenant *tenant
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint);
     call.hash = rf_hasher_complete(&h->actor.hasher, cursor);
-    rf_status status = open_leased(&op, h, &call, detail);
+    rf_status status = open_leased(&op, h, &call, true, detail);
     if (status == RF_OK) {
         status = rf_shard_complete(&op.view, &call, cursor, &op.step, detail);
     }
@@ -232,7 +239,7 @@ rf_status rf_shm_park(rf_store *store, uint64_t now, const rf_tenant *tenant, co
         return finish(&op, RF_CLASS_PARK, RF_INVALID_ARGUMENT, now, result);
     }
     call.hash = rf_hasher_park(&h->actor.hasher, reason);
-    rf_status status = open_leased(&op, h, &call, detail);
+    rf_status status = open_leased(&op, h, &call, true, detail);
     if (status == RF_OK) {
         status = rf_shard_park(&op.view, &call, reason, &op.step, detail);
     }
@@ -252,7 +259,7 @@ rf_status rf_shm_release(rf_store *store, uint64_t now, const rf_tenant *tenant,
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint);
     call.hash = rf_hasher_release(&h->actor.hasher, cursor);
-    rf_status status = open_leased(&op, h, &call, detail);
+    rf_status status = open_leased(&op, h, &call, true, detail);
     if (status == RF_OK) {
         status = rf_shard_release(&op.view, &call, cursor, &op.step, detail);
     }
@@ -314,6 +321,13 @@ static rf_status execute_split(struct rf_op *op, const struct rf_call *call,
     uint64_t bound = op->rec->body.bound;
     rf_op_take(op);
     rf_status status = rf_op_grow(op, op->step.spawned_new, detail);
+    if (status == RF_OK) {
+        op->made = (struct rf_op_made){.count = op->step.spawned_new,
+                                       .children = children,
+                                       .order = op->step.spawned_order,
+                                       .ids = op->step.spawned_ids};
+        status = rf_op_log_made(op, RF_CODEC_STEP_MAX, detail);
+    }
     for (uint32_t i = 0; status == RF_OK && i < op->step.spawned_new; i++) {
         const rf_child *child = &children[op->step.spawned_order[i]];
         status = make_child(op, op->step.spawned_ids[i], &child->spec, &child->cursor, detail);
@@ -352,7 +366,7 @@ rf_status rf_shm_split_replace(rf_store *store, uint64_t now, const rf_tenant *t
     rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     call.hash = rf_hasher_split_replace(&h->actor.hasher, children, count);
-    rf_status status = open_leased(&op, h, &call, detail);
+    rf_status status = open_leased(&op, h, &call, false, detail);
     if (status == RF_OK) {
         status = lock_for_split(&op, tenant, count, &env, detail);
     }
@@ -380,7 +394,7 @@ rf_status rf_shm_split_residual(rf_store *store, uint64_t now, const rf_tenant *
     rf_detail *detail = rf_detail_fresh(result);
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     call.hash = rf_hasher_split_residual(&h->actor.hasher, parent_new, residual);
-    rf_status status = open_leased(&op, h, &call, detail);
+    rf_status status = open_leased(&op, h, &call, false, detail);
     if (status == RF_OK) {
         status = lock_for_split(&op, tenant, 1, &env, detail);
     }

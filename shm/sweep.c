@@ -16,6 +16,7 @@ static bool lose_lease(struct rf_actor *actor, uint32_t shard_slot, uint32_t bou
     bool gone = false;
     struct rf_rec *rec = rf_rec_at(actor->map, shard_slot);
     rf_op_begin(&op, actor);
+    op.ending = true;
     uint32_t run_slot = __atomic_load_n(&rec->run_slot, __ATOMIC_RELAXED);
     uint64_t uid = __atomic_load_n(&rec->run_uid, __ATOMIC_RELAXED);
     if (rf_run_at(actor->map, run_slot) == NULL) {
@@ -102,6 +103,7 @@ static rf_status list_if_expired(struct rf_actor *actor, uint32_t run_slot, uint
     bool gone = false;
     rf_word64 *hint = &extent->deadline[shard_slot % RF_EXTENT_SHARDS];
     rf_op_begin(&op, actor);
+    op.ending = true;
     rf_status status = rf_op_open_slot(&op, run_slot, uid, shard_slot, &gone, detail);
     if (status == RF_OK && !gone) {
         status = rf_op_lock_run(&op, RF_RUN_NOT_FOUND, detail);
@@ -193,6 +195,7 @@ rf_status rf_sweep_expired(struct rf_actor *actor, uint32_t run_slot, uint64_t u
             return status == RF_RUN_NOT_FOUND ? RF_OK : status;
         }
         rf_op_begin(&op, actor);
+        op.ending = true;
         op.run = run;
         op.uid = uid;
         status = rf_op_lock_run(&op, RF_RUN_NOT_FOUND, detail);
@@ -206,6 +209,7 @@ rf_status rf_sweep_expired(struct rf_actor *actor, uint32_t run_slot, uint64_t u
         }
     }
     rf_op_begin(&op, actor);
+    op.ending = true;
     op.run = run;
     op.uid = uid;
     rf_status status = rf_op_lock_run(&op, RF_RUN_NOT_FOUND, detail);
