@@ -816,6 +816,9 @@ void rf_log_resume(struct rf_actor *actor)
     actor->lane_limit = 0;
     actor->lane_nudge = end + ring / NUDGES;
     memset(actor->marks, 0, sizeof(actor->marks));
+    if (map->header->sealing == 0) {
+        return;
+    }
     for (uint64_t p = LOAD_RELAXED(lane->base); p < end;) {
         const struct rf_lane_record *r = (const void *)rf_lane_unit(map, actor->lane, p);
         assert(r->units != 0);
