@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "admit.h"
 #include "futex.h"
 #include "log.h"
 #include "member.h"

@@ -42,6 +42,7 @@ static inline rf_detail *rf_detail_fresh(rf_result *result)
     if (result != NULL) {
         rf_detail *d = &result->detail;
         result->has_event = false;
+        result->epoch = 0;
         d->size = d->limit = d->index = d->shard = d->deadline = d->retry_after = 0;
         d->pid = 0;
         d->os_error = 0;

@@ -22,8 +22,9 @@
 #ifndef RF_LOG_H
 #define RF_LOG_H
 
+#include "actor.h"
+#include "batch.h"
 #include "disk.h"
-#include "lane.h"
 
 /* Somebody who writes the log: a handle, a guardian, a snapshotter. One thread at a time. */
 struct rf_logger;
@@ -35,38 +36,6 @@ void rf_logger_drop(struct rf_logger *logger);
 void rf_logger_forget(struct rf_logger *logger);
 struct rf_disk *rf_logger_disk(struct rf_logger *logger);
 
-/* --- operations --- */
-
-rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *detail);
-
-/* Before any lock is taken: the log takes another record, and the lane has room for one of any size.
- * RF_IO_ERROR, or RF_RESOURCE_EXHAUSTED unless it gives up a lease. */
-static inline rf_status rf_log_admit(struct rf_actor *actor, bool ending, rf_detail *detail)
-{
-    const struct rf_header *h = actor->map->header;
-    if (h->sealing == 0 ||
-        (atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed) <= actor->lane_limit &&
-         atomic_load_explicit(&h->condemned, memory_order_relaxed) == 0 &&
-         atomic_load_explicit(&h->log_short, memory_order_relaxed) == 0)) {
-        return RF_OK;
-    }
-    return rf_log_admit_slow(actor, ending, detail);
-}
-
-/* After a commit: what nobody waits for has to be written by somebody. No system call while the guardian is
- * awake and the lane is not filling up. */
-void rf_log_note_slow(struct rf_actor *actor);
-static inline void rf_log_note(struct rf_actor *actor)
-{
-    if (!atomic_load_explicit(&actor->map->flush_wanted, memory_order_relaxed) ||
-        atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed) >= actor->lane_nudge) {
-        rf_log_note_slow(actor);
-    }
-}
-
-/* A lane goes on under a new owner. */
-void rf_log_resume(struct rf_actor *actor);
-
 /* What everybody hears after the first write error. */
 rf_status rf_log_failure(const struct rf_map *map, rf_detail *detail);
 
@@ -76,18 +45,12 @@ rf_status rf_log_failure(const struct rf_map *map, rf_detail *detail);
  * once a write has failed; RF_RESOURCE_EXHAUSTED if there is no room for it on the disk. */
 rf_status rf_log_wait(struct rf_logger *logger, uint64_t epoch, rf_detail *detail);
 
-/* The last epoch in which anybody has committed anything. */
-uint64_t rf_log_last(const struct rf_map *map);
 /* An empty batch, if the last one with records is not yet vouched for by a later one. */
 rf_status rf_log_close(struct rf_logger *logger, rf_detail *detail);
 
 /* Segments ahead of need. */
 bool rf_log_needs_room(const struct rf_map *map);
 rf_status rf_log_make_room(struct rf_logger *logger, rf_detail *detail);
-
-/* Raises every lane that is not past `epoch` to epoch + 1, lanes of free and dead slots included:
- * after it no record can be committed with that epoch or an earlier one. */
-void rf_lanes_raise(struct rf_map *map, uint64_t epoch);
 
 /* The position behind the last batch that is durable, at least as of the call. */
 uint64_t rf_log_position(const struct rf_map *map);

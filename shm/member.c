@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "futex.h"
 #include "lane.h"
-#include "log.h"
 #include "point.h"
 #include "reap.h"
 #include "sweep.h"

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "directory.h"
 #include "guardian.h"
 #include "handle.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "admit.h"
 #include "futex.h"
 #include "index.h"
 #include "log.h"

@@ -190,6 +190,10 @@ static void clear_waiting(struct rf_actor *actor, struct rf_desc *d, uint32_t sl
         rf_wake_claimers(map, run, UINT32_MAX);
     }
     atomic_store_explicit(&d->wake_run, 0, memory_order_release);
+    if (map->header->sealing != 0) {
+        /* It may have made something durable and told nobody. */
+        rf_futex_wake_low(&map->header->durable, INT32_MAX, FUTEX_BITSET_MATCH_ANY);
+    }
 }
 
 static uint32_t next_generation(uint32_t generation)

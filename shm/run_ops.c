@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "admit.h"
 #include "directory.h"
 #include "handle.h"
 #include "index.h"
-#include "log.h"
 #include "operation.h"
 #include "point.h"
 #include "range.h"
