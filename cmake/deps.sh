@@ -17,11 +17,21 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(realpath -m "${BUILD:-$root/build}")
 deps=$build/deps
 
+# Hyperscan, or where it does not run, or if that is what is here, its descendant Vectorscan.
+matching_engine() {
+    if [ "$(dpkg --print-architecture 2>/dev/null)" != amd64 ] || [ -e /usr/share/doc/libvectorscan-dev ]; then
+        echo libvectorscan-dev
+    else
+        echo libhyperscan-dev
+    fi
+}
+
 case $set_name in
 lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev"
         sources="blake3" ;;
 all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libjemalloc-dev
-                  clang libclang-rt-dev strace valgrind"
+                  clang libclang-rt-dev strace valgrind libpcre2-dev ripgrep python3-jsonschema
+                  $(matching_engine)"
         sources="blake3 unity" ;;
 format) packages="clang-format"
         sources="" ;;

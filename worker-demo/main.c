@@ -1,0 +1,215 @@
+/*
+ * rf-scan: finds leaked secrets in large trees, with many worker processes that may be killed at any
+ * time. README.md tells how; here is the order of things:
+ *
+ *      options, rules  ->  state (walk, register)  ->  supervisor and workers  ->  report
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allow.h"
+#include "memory.h"
+#include "report.h"
+#include "state.h"
+#include "supervisor.h"
+
+static char *read_file(const char *file, size_t *len)
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
+        exit(2);
+    }
+    char *text = must_alloc((size_t)st.st_size + 1);
+    ssize_t have = read(fd, text, (size_t)st.st_size);
+    close(fd);
+    *len = have > 0 ? (size_t)have : 0;
+    return text;
+}
+
+static void load_rules(struct farm *farm)
+{
+    char why[512];
+    const char *text = rules_builtin;
+    size_t len = (size_t)(rules_builtin_end - rules_builtin);
+    char *own = NULL;
+    if (farm->options->rules != NULL) {
+        text = own = read_file(farm->options->rules, &len);
+    }
+    if (farm->options->list_rules) {
+        fwrite(text, 1, len, stdout);
+        exit(fflush(stdout) == 0 ? 0 : 2);
+    }
+    if (!rules_load(&farm->rules, text, len, why, sizeof(why))) {
+        fprintf(stderr, "rf-scan: %s\n", why);
+        exit(2);
+    }
+    free(own);
+}
+
+/* A path inside another one would be scanned twice. */
+static void drop_nested_paths(struct options *o)
+{
+    char **real = must_alloc(o->path_count * sizeof(*real));
+    size_t kept = 0;
+    for (size_t i = 0; i < o->path_count; i++) {
+        real[i] = realpath(o->paths[i], NULL);
+        if (real[i] == NULL) {
+            fprintf(stderr, "rf-scan: %s: %s\n", o->paths[i], strerror(errno));
+            exit(2);
+        }
+    }
+    for (size_t i = 0; i < o->path_count; i++) {
+        bool inside = false;
+        for (size_t k = 0; k < o->path_count && !inside; k++) {
+            size_t len = strlen(real[k]);
+            bool same = strcmp(real[i], real[k]) == 0;
+            bool below = strncmp(real[i], real[k], len) == 0 &&
+                         (real[i][len] == '/' || (len == 1 && real[i][1] != '\0'));
+            inside = k != i && ((same && k < i) || (!same && below));
+        }
+        if (!inside) {
+            o->paths[kept++] = o->paths[i];
+        }
+    }
+    for (size_t i = 0; i < o->path_count; i++) {
+        free(real[i]);
+    }
+    free(real);
+    o->path_count = kept;
+}
+
+struct sums {
+    uint64_t bytes, files, active;
+};
+
+static bool add_sums(void *context, const rf_shard_info *shard)
+{
+    struct sums *sums = context;
+    struct progress p;
+    if (progress_decode(shard->cursor.token, &p)) {
+        sums->bytes += p.bytes;
+        sums->files += p.files;
+    }
+    sums->active += shard->status == RF_SHARD_ACTIVE;
+    return true;
+}
+
+/* A handle that only looks has no guardian thread, so that forking beside it is safe. */
+static rf_store *look(struct farm *farm, struct sums *sums)
+{
+    rf_store *store;
+    rf_detail detail = {0};
+    rf_status status = rf_open(farm->store, &(rf_options){.read_only = true}, &store, &detail);
+    if (status != RF_OK) {
+        farm_fail("looking into the store", status, &detail);
+    }
+    *sums = (struct sums){0};
+    status = rf_list_shards(store, rf_now(store), &farm->tenant, farm->items.header->run,
+                            RF_LIST_ALL, add_sums, sums, &detail);
+    if (status != RF_OK) {
+        farm_fail("reading the shards", status, &detail);
+    }
+    return store;
+}
+
+static double seconds_since(const struct timespec *start)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
+}
+
+/* Returns the exit status, or -1 to go on with the report. */
+static int scan(struct farm *farm, struct report *report)
+{
+    struct sums sums = {0};
+    if (farm->items.header->count == 0) {
+        return -1;
+    }
+    if (farm->options->uncoordinated) {
+        supervise(farm, 0, 0);
+        return report_gather_uncoordinated(report, farm) ? -1 : 2;
+    }
+    rf_store *store = look(farm, &sums);
+    rf_close(store);
+    if (sums.active > 0) {
+        struct supervised supervised = supervise(farm, sums.bytes, sums.files);
+        report->restarts = supervised.restarts;
+        rf_close(look(farm, &sums));
+        if (sums.active > 0) {
+            fprintf(stderr, "rf-scan: %s at %.0f%%; the same command goes on from here\n",
+                    supervised.interrupted ? "interrupted" : "the workers died, all of them,",
+                    100.0 * (double)sums.bytes / ((double)farm->items.header->bytes + 1e-9));
+            return 2;
+        }
+    }
+    store = look(farm, &sums);
+    bool good = report_gather(report, farm, store);
+    rf_close(store);
+    return good ? -1 : 2;
+}
+
+int main(int argc, char **argv)
+{
+    static struct farm farm;
+    struct options options;
+    struct report report = {0};
+    struct timespec start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    options_parse(&options, argc, argv);
+    farm.options = &options;
+    farm.supervisor = getpid();
+    rf_tenant_from_name(TENANT, &farm.tenant);
+    load_rules(&farm);
+    if (options.check_rules) {
+        unsigned wrong = rules_try_examples(&farm.rules);
+        printf("%u rules, %u examples wrong\n", farm.rules.count, wrong);
+        return wrong == 0 ? 0 : 2;
+    }
+    drop_nested_paths(&options);
+    if (options.allow != NULL) {
+        size_t len;
+        char *text = read_file(options.allow, &len);
+        farm.allow = allow_read(text, len);
+        free(text);
+        if (farm.allow == NULL) {
+            return 2;
+        }
+    }
+    farm.counters = mmap(NULL, sizeof(*farm.counters), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (farm.counters == MAP_FAILED) {
+        perror("rf-scan");
+        return 2;
+    }
+    state_open(&farm, &report.resumed);
+    int status = scan(&farm, &report);
+    if (status < 0) {
+        report.seconds = seconds_since(&start);
+        bool good = options.baseline == NULL || report_baseline(&report, &farm, options.baseline);
+        good = good && report_write(&report, &farm);
+        status = !good || report.parked_count > 0 ? 2
+                 : report.count > 0               ? 1
+                 : report.unreadable_count > 0    ? 2
+                                                  : 0;
+        if (good && report.parked_count == 0) {
+            items_close(&farm.items);
+            state_remove(&farm);
+        }
+    }
+    report_free(&report);
+    rules_free(&farm.rules);
+    allow_free(farm.allow);
+    free(farm.state);
+    free(farm.store);
+    return status;
+}

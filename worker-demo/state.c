@@ -1,0 +1,376 @@
+#include "state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "memory.h"
+#include "worker.h"
+
+#define LOCK_PATIENCE_MS 5000u
+
+void farm_fail(const char *what, rf_status status, const rf_detail *detail)
+{
+    char why[512];
+    rf_explain(status, detail, why, sizeof(why));
+    fprintf(stderr, "rf-scan: %s: %s\n", what, why);
+    exit(2);
+}
+
+static void __attribute__((noreturn)) fail(const char *what)
+{
+    fprintf(stderr, "rf-scan: %s: %s\n", what, strerror(errno));
+    exit(2);
+}
+
+static char *join(const char *a, const char *b)
+{
+    char *out = must_alloc(strlen(a) + strlen(b) + 2);
+    stpcpy(stpcpy(stpcpy(out, a), "/"), b);
+    return out;
+}
+
+static void make_dirs(const char *path)
+{
+    char *copy = must_copy(path);
+    for (char *slash = strchr(copy + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(copy, 0700);
+        *slash = '/';
+    }
+    if (mkdir(copy, 0700) != 0 && errno != EEXIST) {
+        fail(path);
+    }
+    free(copy);
+}
+
+/* --- which scan it is --- */
+
+struct identity {
+    uint8_t *bytes;
+    size_t len;
+};
+
+static void put(struct identity *id, const void *bytes, size_t len)
+{
+    id->bytes = realloc(id->bytes, id->len + len + 8);
+    if (id->bytes == NULL) {
+        fail("rf-scan");
+    }
+    memcpy(id->bytes + id->len, &(uint64_t){len}, 8);
+    memcpy(id->bytes + id->len + 8, bytes, len);
+    id->len += len + 8;
+}
+
+/* All that decides what will be found, and nothing that only decides how. */
+static uint64_t identify(const struct farm *farm, uint64_t allow_hash)
+{
+    const struct options *o = farm->options;
+    struct identity id = {0};
+    const uint8_t flags[] = {o->gitignore, o->no_ignore, o->binary, o->uncoordinated};
+    put(&id, &farm->rules.hash, sizeof(farm->rules.hash));
+    put(&id, &allow_hash, sizeof(allow_hash));
+    put(&id, flags, sizeof(flags));
+    put(&id, &o->segment, sizeof(o->segment));
+    for (size_t i = 0; i < o->ignore_count; i++) {
+        put(&id, o->ignores[i], strlen(o->ignores[i]));
+    }
+    put(&id, "paths", 5);
+    for (size_t i = 0; i < o->path_count; i++) {
+        char *real = realpath(o->paths[i], NULL);
+        if (real == NULL) {
+            fail(o->paths[i]);
+        }
+        put(&id, o->paths[i], strlen(o->paths[i])); /* as it will be shown */
+        put(&id, real, strlen(real));
+        free(real);
+    }
+    uint64_t hash = rf_hash64("rf-scan/identity/v1", (rf_bytes){id.bytes, id.len});
+    free(id.bytes);
+    return hash;
+}
+
+static char *state_path(const struct options *o, uint64_t identity)
+{
+    char name[64], *base, *path;
+    if (o->state != NULL) {
+        return must_copy(o->state);
+    }
+    const char *home = getenv("HOME"), *xdg = getenv("XDG_STATE_HOME");
+    if (xdg != NULL && xdg[0] == '/') {
+        base = must_copy(xdg);
+    } else if (home != NULL && home[0] == '/') {
+        base = join(home, ".local/state");
+    } else {
+        fputs("rf-scan: there is no HOME to keep the scan in; say --state DIR\n", stderr);
+        exit(2);
+    }
+    snprintf(name, sizeof(name), "rf-scan/%016llx", (unsigned long long)identity);
+    path = join(base, name);
+    free(base);
+    return path;
+}
+
+/* --- one supervisor at a time --- */
+
+static void take_lock(struct farm *farm)
+{
+    char *path = join(farm->state, "lock");
+    farm->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (farm->lock < 0) {
+        fail(path);
+    }
+    /* Children of one that was killed may hold it for the moment that it takes them to die. */
+    for (unsigned ms = 0; flock(farm->lock, LOCK_EX | LOCK_NB) != 0; ms += 10) {
+        if (errno != EWOULDBLOCK || ms >= LOCK_PATIENCE_MS) {
+            fprintf(stderr, "rf-scan: this scan is under way already, in %s\n", farm->state);
+            exit(2);
+        }
+        usleep(10000);
+    }
+    free(path);
+}
+
+/* --- removing --- */
+
+static void remove_files(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* What earlier runs left, and with `all` what this one did. */
+static void remove_found(const struct farm *farm, const char *keep)
+{
+    DIR *dir = opendir(farm->state);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (strncmp(entry->d_name, "found-", 6) == 0 &&
+            (keep == NULL || strcmp(entry->d_name, keep) != 0)) {
+            remove_files(dirfd(dir), entry->d_name);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
+void state_remove(struct farm *farm)
+{
+    static const char *const files[] = {"items", "items.new", "identity", "lock"};
+    rf_detail detail = {0};
+    /* Workers that were killed a moment ago may still be on their way out. */
+    for (unsigned tries = 0; rf_destroy(farm->store, &detail) == RF_BUSY && tries < 100; tries++) {
+        usleep(10000);
+    }
+    remove_found(farm, NULL);
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        char *path = join(farm->state, files[i]);
+        unlink(path);
+        free(path);
+    }
+    rmdir(farm->state);
+}
+
+/* --- the run --- */
+
+static void register_run(struct farm *farm, rf_store *store)
+{
+    const struct items *items = &farm->items;
+    const struct items_header *h = items->header;
+    struct rf_shard_input *shards = must_alloc((size_t)h->shards * sizeof(*shards));
+    uint8_t(*keys)[8] = must_alloc((size_t)(h->shards + 1) * sizeof(*keys));
+    uint32_t count = 0;
+    uint64_t from = 0;
+    while (from < h->count) {
+        uint64_t left = h->shards - count;
+        uint64_t to =
+            left <= 1 ? h->count
+                      : items_cut(items, from, h->count, items_cost(items, from, h->count) / left);
+        key_of(from, keys[count]);
+        key_of(to, keys[count + 1]);
+        shards[count] = (rf_shard_input){
+            .shard = count + 1, .spec = {.start = {keys[count], 8}, .end = {keys[count + 1], 8}}};
+        count++;
+        from = to;
+    }
+    const rf_run_config config = {.lease_duration = h->lease_ns,
+                                  .has_max_retries = true,
+                                  .max_retries = farm->options->retries};
+    rf_result result = {0};
+    rf_status status = rf_create_run_with_shards(store, rf_now(store), &farm->tenant, h->run,
+                                                 &config, shards, count, h->run, &result);
+    if (status != RF_OK) {
+        farm_fail("registering the scan", status, &result.detail);
+    }
+    free(shards);
+    free(keys);
+}
+
+struct unparking {
+    struct farm *farm;
+    rf_store *store;
+    uint64_t *shards;
+    size_t count;
+};
+
+static bool note_parked(void *context, const rf_shard_info *shard)
+{
+    struct unparking *u = context;
+    u->shards = must_grow(u->shards, u->count + 1, sizeof(*u->shards));
+    u->shards[u->count++] = shard->shard;
+    return true;
+}
+
+/* What was set aside is tried again when the user asks again. */
+static void unpark_all(struct farm *farm, rf_store *store)
+{
+    struct unparking u = {.farm = farm, .store = store};
+    uint64_t run = farm->items.header->run;
+    rf_list_shards(store, rf_now(store), &farm->tenant, run, RF_LIST_PARKED, note_parked, &u, NULL);
+    for (size_t i = 0; i < u.count; i++) {
+        rf_unpark(store, rf_now(store), &farm->tenant, run, u.shards[i], rf_new_op(store), NULL);
+    }
+    free(u.shards);
+}
+
+static void open_found(struct farm *farm)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "found-%016llx", (unsigned long long)farm->items.header->run);
+    char *path = join(farm->state, name);
+    make_dirs(path);
+    farm->found = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (farm->found < 0) {
+        fail(path);
+    }
+    remove_found(farm, name);
+    free(path);
+}
+
+/* The store, anew if what is there can't be used: it holds nothing that a new scan can't make. */
+static rf_store *open_store(struct farm *farm, bool fresh)
+{
+    rf_store *store;
+    rf_detail detail = {0};
+    const rf_options options = {.create = true,
+                                .max_shards = 200000,
+                                .max_bytes = 256u << 20,
+                                .max_runs = 16,
+                                .max_members = 2 * WORKERS_MAX};
+    if (fresh) {
+        for (unsigned ms = 0; rf_destroy(farm->store, &detail) == RF_BUSY && ms < LOCK_PATIENCE_MS;
+             ms += 10) {
+            usleep(10000);
+        }
+    }
+    rf_status status = rf_open(farm->store, &options, &store, &detail);
+    if (status != RF_OK) {
+        farm_fail(farm->store, status, &detail);
+    }
+    return store;
+}
+
+static void make_items(struct farm *farm, const char *file)
+{
+    struct stat st;
+    uint64_t run = 0;
+    if (stat(farm->state, &st) != 0 || getrandom(&run, sizeof(run), 0) != (ssize_t)sizeof(run)) {
+        fail(farm->state);
+    }
+    run = (run >> 1) | 1;
+    if (!items_make(farm->options, file, run, st.st_dev, st.st_ino) ||
+        !items_open(&farm->items, file)) {
+        exit(2);
+    }
+}
+
+/* A --state of another scan must not be taken for this one. */
+static bool same_identity(const struct farm *farm, uint64_t identity)
+{
+    char *path = join(farm->state, "identity"), text[32] = "", want[32];
+    snprintf(want, sizeof(want), "%016llx\n", (unsigned long long)identity);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        fail(path);
+    }
+    bool same = pread(fd, text, sizeof(text) - 1, 0) == 17 && strcmp(text, want) == 0;
+    if (!same && (pwrite(fd, want, 17, 0) != 17 || ftruncate(fd, 17) != 0)) {
+        fail(path);
+    }
+    close(fd);
+    free(path);
+    return same;
+}
+
+static uint64_t hash_file(const char *file)
+{
+    if (file == NULL) {
+        return 0;
+    }
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        fail(file);
+    }
+    uint8_t *bytes = must_alloc((size_t)st.st_size);
+    ssize_t len = read(fd, bytes, (size_t)st.st_size);
+    close(fd);
+    uint64_t hash = rf_hash64("rf-scan/file/v1", (rf_bytes){bytes, len > 0 ? (size_t)len : 0});
+    free(bytes);
+    return hash;
+}
+
+void state_open(struct farm *farm, bool *resumed)
+{
+    uint64_t identity = identify(farm, hash_file(farm->options->allow));
+    farm->state = state_path(farm->options, identity);
+    make_dirs(farm->state);
+    take_lock(farm);
+    farm->store = join(farm->state, "store");
+    char *file = join(farm->state, "items");
+    bool fresh = farm->options->fresh || farm->options->uncoordinated;
+    /* Items first: without them there is no scan to go on with, whatever else is there. */
+    if (!same_identity(farm, identity) || fresh) {
+        fresh = true;
+        unlink(file);
+    }
+    *resumed = items_open(&farm->items, file);
+    if (!*resumed) {
+        make_items(farm, file);
+    }
+    open_found(farm);
+    free(file);
+    if (farm->items.header->count == 0 || farm->options->uncoordinated) {
+        return;
+    }
+    rf_store *store = open_store(farm, fresh);
+    rf_run_info run;
+    rf_status status = rf_get_run(store, &farm->tenant, farm->items.header->run, &run, NULL);
+    if (status == RF_RUN_NOT_FOUND || (status == RF_OK && run.status == RF_RUN_INITIALIZING)) {
+        register_run(farm, store);
+        *resumed = false;
+    } else if (status != RF_OK) {
+        farm_fail("looking for the scan", status, NULL);
+    } else if (run.status == RF_RUN_ACTIVE) {
+        unpark_all(farm, store);
+    }
+    rf_close(store);
+}
