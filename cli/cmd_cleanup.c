@@ -1,0 +1,264 @@
+/*
+ * cleanup: regions in /dev/shm that nobody will ever open again.
+ *
+ * A region is named for the device and inode number of its store's directory. It is left over if it
+ * is of an earlier boot, or if no such directory is there any more; the latter is found by looking
+ * through the file system of that device. What can't be looked through (not mounted here, only partly
+ * mounted, not allowed to be read) is left alone, and so is whatever some process has open.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "layout.h"
+
+#define SHM "/dev/shm"
+
+static const struct option_spec cleanup_options[] = {
+    {"dry-run", 'n', OPTION_FLAG, NULL, "say what would be removed, and remove nothing"},
+    {0},
+};
+
+/* --- looking for a directory by its inode --- */
+
+enum search { SEARCH_GONE, SEARCH_FOUND, SEARCH_UNSURE };
+
+static void unescape(char *path)
+{
+    char *to = path;
+    for (const char *from = path; *from != 0;) {
+        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] != 0 && from[3] != 0) {
+            *to++ = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
+            from += 4;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = 0;
+}
+
+/* Is there a directory with this inode, and is it a store? Others may have got the number since. */
+static enum search look_below(int fd, dev_t device, ino_t inode, int depth)
+{
+    DIR *dir = fdopendir(fd);
+    enum search result = SEARCH_GONE;
+    struct dirent *entry;
+    if (dir == NULL || depth > 256) {
+        if (dir != NULL) {
+            closedir(dir);
+        } else {
+            close(fd);
+        }
+        return SEARCH_UNSURE;
+    }
+    while (result != SEARCH_FOUND && (errno = 0, entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN)) {
+            continue;
+        }
+        struct stat st;
+        int child = openat(dirfd(dir), entry->d_name,
+                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (child < 0) {
+            bool harmless = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+            result = harmless ? result : SEARCH_UNSURE;
+            continue;
+        }
+        if (fstat(child, &st) != 0 || st.st_dev != device) {
+            close(child); /* another file system is mounted here */
+            continue;
+        }
+        if (st.st_ino == inode) {
+            result = faccessat(child, "lock", F_OK, 0) == 0 ? SEARCH_FOUND : SEARCH_GONE;
+            close(child);
+            break;
+        }
+        enum search below = look_below(child, device, inode, depth + 1);
+        result = below != SEARCH_GONE ? below : result;
+    }
+    if (entry == NULL && errno != 0) {
+        result = SEARCH_UNSURE;
+    }
+    closedir(dir);
+    return result;
+}
+
+static enum search search_directory(dev_t device, ino_t inode)
+{
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    enum search result = SEARCH_UNSURE;
+    char *line = NULL;
+    size_t size = 0;
+    while (f != NULL && result != SEARCH_FOUND && getline(&line, &size, f) > 0) {
+        unsigned major_number, minor_number;
+        char root[PATH_MAX], mount_point[PATH_MAX];
+        struct stat st;
+        if (sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major_number, &minor_number, root,
+                   mount_point) != 4) {
+            continue;
+        }
+        unescape(mount_point);
+        int fd = open(mount_point, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        /* Not the numbers of mountinfo: btrfs shows others than stat does. */
+        if (fd < 0 || fstat(fd, &st) != 0 || st.st_dev != device) {
+            if (fd >= 0) {
+                close(fd);
+            }
+            continue;
+        }
+        if (st.st_ino == inode) {
+            result = SEARCH_FOUND;
+            close(fd);
+            break;
+        }
+        enum search here = look_below(fd, device, inode, 0);
+        /* A mount that shows only a part of the file system can't prove that something is gone. */
+        result = here == SEARCH_FOUND                            ? SEARCH_FOUND
+                 : here == SEARCH_GONE && strcmp(root, "/") == 0 ? SEARCH_GONE
+                                                                 : result;
+    }
+    free(line);
+    if (f != NULL) {
+        fclose(f);
+    }
+    return result;
+}
+
+/* --- regions --- */
+
+static bool read_boot_id(uint8_t out[16])
+{
+    char text[64] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    unsigned digits = 0;
+    if (f == NULL || fgets(text, sizeof(text), f) == NULL) {
+        text[0] = 0;
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    for (const char *c = text; *c != 0 && digits < 32; c++) {
+        unsigned v = *c >= '0' && *c <= '9'   ? (unsigned)(*c - '0')
+                     : *c >= 'a' && *c <= 'f' ? (unsigned)(*c - 'a' + 10)
+                                              : 16u;
+        if (v < 16) {
+            out[digits / 2] = (uint8_t)(digits % 2 == 0 ? v << 4 : out[digits / 2] | v);
+            digits++;
+        }
+    }
+    return digits == 32;
+}
+
+/* A write lease is given only on a file that nobody else has open. */
+static bool open_elsewhere(int fd)
+{
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) {
+        return true;
+    }
+    fcntl(fd, F_SETLEASE, F_UNLCK);
+    return false;
+}
+
+struct verdict {
+    const char *why;
+    bool remove;
+};
+
+static struct verdict judge(int fd, const char *name)
+{
+    static struct rf_header header;
+    uint8_t boot[16];
+    uintmax_t device, inode;
+    char end;
+    if (sscanf(name, "ringfence.%jx.%jx%c", &device, &inode, &end) != 2) {
+        return (struct verdict){"not named like a region", false};
+    }
+    ssize_t n = pread(fd, &header, sizeof(header), 0);
+    if (n >= 8 && header.magic != RF_REGION_MAGIC && header.magic != 0) {
+        return (struct verdict){"not a region", false};
+    }
+    if (open_elsewhere(fd)) {
+        return (struct verdict){"in use, or not ours", false};
+    }
+    bool whole = n == (ssize_t)sizeof(header) && header.magic == RF_REGION_MAGIC;
+    if (whole && read_boot_id(boot) && memcmp(boot, header.boot_id, sizeof(boot)) != 0) {
+        return (struct verdict){"of an earlier boot", true};
+    }
+    switch (search_directory((dev_t)device, (ino_t)inode)) {
+    case SEARCH_GONE:
+        return (struct verdict){"its store is gone", true};
+    case SEARCH_FOUND:
+        return (struct verdict){"its store is there", false};
+    default:
+        return (struct verdict){"its file system can't be searched from here", false};
+    }
+}
+
+static int clean(int shm, const char *name, bool dry)
+{
+    struct stat st;
+    int fd = openat(shm, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    struct verdict v = {"can't be opened", false};
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        v = judge(fd, name);
+    } else {
+        st.st_blocks = 0;
+    }
+    int code = EXIT_DONE;
+    if (v.remove && !dry && unlinkat(shm, name, 0) != 0 && errno != ENOENT) {
+        code = cli_fail(EXIT_PERMISSION, "%s/%s can't be removed: %s", SHM, name, strerror(errno));
+    }
+    out_row();
+    out_text("region", keep_format("%s/%s", SHM, name));
+    out_size("bytes", (uint64_t)st.st_blocks * 512);
+    out_text("action", v.remove ? dry ? "would be removed" : "removed" : "kept");
+    out_text("why", v.why);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return code;
+}
+
+static int run_cleanup(struct cli *cli)
+{
+    bool dry = arg_given(&cli->args, "dry-run");
+    DIR *dir = opendir(SHM);
+    struct dirent *entry;
+    int code = EXIT_DONE;
+    if (dir == NULL) {
+        return cli_fail(EXIT_IO, "%s can't be read: %s", SHM, strerror(errno));
+    }
+    out_list_begin();
+    while ((entry = readdir(dir)) != NULL) {
+        if (strncmp(entry->d_name, "ringfence.", 10) == 0) {
+            int one = clean(dirfd(dir), entry->d_name, dry);
+            code = one != EXIT_DONE ? one : code;
+        }
+    }
+    out_list_end();
+    closedir(dir);
+    return code;
+}
+
+const struct command command_cleanup = {
+    .name = "cleanup",
+    .synopsis = "[--dry-run]",
+    .summary = "remove shared memory whose store is gone or of an earlier boot",
+    .text =
+        "Looks at the regions in /dev/shm. One is removed only if nobody has it open and either an "
+        "earlier boot made it, or its store's directory is nowhere on its file system, which is "
+        "searched for it. Whatever is not certain is kept, and the reason is shown.",
+    .examples = "ringfence cleanup --dry-run",
+    .options = cleanup_options,
+    .prints = true,
+    .run = run_cleanup,
+};

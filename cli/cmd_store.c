@@ -1,0 +1,327 @@
+/* init, status, destroy. */
+#include <errno.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "commands.h"
+
+/* --- init --- */
+
+static const struct option_spec init_options[] = {
+    {"volatile", 0, OPTION_FLAG, NULL, "keep it in shared memory only: a reboot empties it"},
+    {"again", 0, OPTION_FLAG, NULL, "for a store whose shared memory is gone: begin anew"},
+    {"max-shards", 0, OPTION_NUMBER, "N", "shards in all [1000000]"},
+    {"max-tenant-shards", 0, OPTION_NUMBER, "N", "shards of one tenant [as many as in all]"},
+    {"max-bytes", 0, OPTION_SIZE, "SIZE", "for keys, tokens and metadata that are not short [1G]"},
+    {"max-runs", 0, OPTION_NUMBER, "N", "runs at once [4096]"},
+    {"max-members", 0, OPTION_NUMBER, "N", "handles at once [1000]"},
+    {"claim-cooldown", 0, OPTION_DURATION, "TIME", "between two claims of one worker [0]"},
+    {"group", 'g', OPTION_TEXT, "GROUP", "let this group use the store as well"},
+    {0},
+};
+
+static int find_group_id(const char *name, rf_options *options)
+{
+    uint64_t number;
+    const struct group *entry = getgrnam(name);
+    if (entry != NULL) {
+        number = entry->gr_gid;
+    } else if (!parse_number(name, &number) || number >= UINT32_MAX) {
+        return cli_fail(EXIT_USAGE, "there is no group called %s; see `getent group`", name);
+    }
+    options->has_group = true;
+    options->group = (uint32_t)number;
+    return EXIT_DONE;
+}
+
+static int read_capacities(const struct args *args, rf_options *options)
+{
+    options->max_shards = arg_number(args, "max-shards", 0);
+    options->max_tenant_shards = arg_number(args, "max-tenant-shards", 0);
+    options->max_bytes = arg_number(args, "max-bytes", 0);
+    options->claim_cooldown = arg_number(args, "claim-cooldown", 0);
+    uint64_t runs = arg_number(args, "max-runs", 0), members = arg_number(args, "max-members", 0);
+    if (runs > UINT32_MAX || members > UINT32_MAX) {
+        return cli_fail(EXIT_USAGE, "--max-runs and --max-members are below 2^32");
+    }
+    options->max_runs = (uint32_t)runs;
+    options->max_members = (uint32_t)members;
+    const char *group = arg_text(args, "group", NULL);
+    return group == NULL ? EXIT_DONE : find_group_id(group, options);
+}
+
+/* Whether a store can be made there: nothing of another one may be overwritten. */
+static int check_vacant(struct cli *cli, const char *name)
+{
+    rf_store *store;
+    const char *directory = store_directory(name);
+    bool again = arg_given(&cli->args, "again");
+    if (access(keep_format("%s/store", directory), F_OK) != 0) {
+        return again ? cli_fail(EXIT_NOT_FOUND, "%s is not a store; leave --again out", name)
+                     : EXIT_DONE;
+    }
+    rf_status status = rf_open(name, &(rf_options){.read_only = true}, &store, &cli->detail);
+    if (status == RF_OK) {
+        rf_close(store);
+    }
+    if (status != RF_NOT_FOUND) {
+        return cli_fail(EXIT_REFUSED,
+                        "%s is a store already; `ringfence status %s` shows it, "
+                        "`ringfence destroy %s` removes it",
+                        name, name, name);
+    }
+    if (!again) {
+        return cli_fail(EXIT_REFUSED,
+                        "%s is a store already, but its shared memory is gone, as after a reboot; "
+                        "--again makes an empty one with the next incarnation",
+                        name);
+    }
+    return EXIT_DONE;
+}
+
+static int run_init(struct cli *cli)
+{
+    const char *name = cli->args.words[0];
+    rf_options options = {.create = true};
+    rf_store *store;
+    if (!arg_given(&cli->args, "volatile")) {
+        return cli_fail(EXIT_USAGE, "say --volatile: stores live in shared memory only");
+    }
+    int code = read_capacities(&cli->args, &options);
+    code = code != EXIT_DONE ? code : check_vacant(cli, name);
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    rf_status status = rf_open(name, &options, &store, &cli->detail);
+    if (status != RF_OK) {
+        return cli_refuse(status, &cli->detail, 0, "%s", name);
+    }
+    rf_inspection seen;
+    rf_inspect(store, &seen, NULL);
+    rf_close(store);
+    out_card_begin();
+    out_text("store", store_directory(name));
+    out_text("kind", "volatile");
+    out_number("incarnation", seen.incarnation);
+    out_size("taken_bytes", seen.taken_bytes);
+    out_card_end();
+    return EXIT_DONE;
+}
+
+const struct command command_init = {
+    .name = "init",
+    .synopsis = "DIR [options]",
+    .summary = "make a store",
+    .text =
+        "Makes the directory and the store's shared memory. Refuses to touch a store that is "
+        "there already. Capacities are fixed when a store is made; memory is taken only as it is "
+        "needed.",
+    .examples = "ringfence init --volatile /var/lib/farm\n"
+                "ringfence init --volatile farm --max-shards 10000 --group staff",
+    .options = init_options,
+    .min_words = 1,
+    .max_words = 1,
+    .prints = true,
+    .run = run_init,
+};
+
+/* --- destroy --- */
+
+static const struct option_spec destroy_options[] = {
+    {"yes", 'y', OPTION_FLAG, NULL, "do not ask"},
+    {0},
+};
+
+static bool confirmed(const char *name)
+{
+    char line[16] = "";
+    fprintf(stderr, "Destroy the store %s and everything in it? [y/N] ", name);
+    fflush(stderr);
+    return fgets(line, sizeof(line), stdin) != NULL && (line[0] == 'y' || line[0] == 'Y');
+}
+
+static int run_destroy(struct cli *cli)
+{
+    const char *name = cli->args.words[0];
+    if (access(store_directory(name), F_OK) != 0) {
+        return cli_fail(EXIT_NOT_FOUND, "there is no store %s", name);
+    }
+    if (!arg_given(&cli->args, "yes")) {
+        if (!isatty(STDIN_FILENO)) {
+            return cli_fail(EXIT_USAGE, "nobody is here to be asked; say --yes");
+        }
+        if (!confirmed(name)) {
+            return cli_fail(EXIT_REFUSED, "%s was left as it is", name);
+        }
+    }
+    rf_status status = rf_destroy(name, &cli->detail);
+    return status == RF_OK ? EXIT_DONE : cli_refuse(status, &cli->detail, 0, "%s", name);
+}
+
+const struct command command_destroy = {
+    .name = "destroy",
+    .synopsis = "DIR [--yes]",
+    .summary = "remove a store for good",
+    .text =
+        "Asks first, and refuses while a process has the store open (exit code 8). Files of others "
+        "in the directory are left alone.",
+    .examples = "ringfence destroy --yes farm",
+    .options = destroy_options,
+    .min_words = 1,
+    .max_words = 1,
+    .run = run_destroy,
+};
+
+/* --- status --- */
+
+struct tally {
+    uint64_t processes;
+    uint64_t handles;
+    uint64_t oldest; /* when the oldest member joined */
+    uint64_t active, done, parked, split, shards;
+};
+
+static bool count_member(void *context, const rf_member_info *m)
+{
+    struct tally *t = context;
+    t->processes += m->guardian;
+    t->handles += !m->guardian;
+    t->oldest = t->oldest == 0 || m->joined_at < t->oldest ? m->joined_at : t->oldest;
+    return true;
+}
+
+static bool count_run(void *context, const rf_run_info *r)
+{
+    struct tally *t = context;
+    t->shards += r->shard_count;
+    t->done += r->done;
+    t->parked += r->parked;
+    t->split += r->split;
+    t->active += r->shard_count - r->done - r->parked - r->split;
+    return true;
+}
+
+struct list_context {
+    uint64_t now;
+};
+
+static bool show_member(void *context, const rf_member_info *m)
+{
+    const struct list_context *c = context;
+    uint64_t executed = 0, refused = 0;
+    for (unsigned k = 0; k < RF_CLASSES; k++) {
+        executed += m->executed[k];
+        for (unsigned s = 0; s < 100; s++) {
+            refused += m->refused[k][s];
+        }
+    }
+    out_row();
+    out_number("slot", m->slot);
+    out_id("pid", m->pid);
+    out_text("role", m->guardian ? "guardian" : "handle");
+    out_word("state", m->dead ? "dead" : "alive", m->dead ? OUT_RED : OUT_GREEN);
+    out_ns("age", c->now > m->joined_at ? c->now - m->joined_at : 0);
+    out_number("operations", executed);
+    out_number("refusals", refused);
+    return true;
+}
+
+static void show_identity(const char *name, const rf_inspection *seen, uint64_t now)
+{
+    char boot[64] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f != NULL) {
+        if (fgets(boot, sizeof(boot), f) != NULL) {
+            boot[strcspn(boot, "\n")] = 0;
+        }
+        fclose(f);
+    }
+    out_text("store", store_directory(name));
+    out_text("kind", "volatile");
+    out_text("version", rf_version_string());
+    out_text("layout", keep_format("%016llx", (unsigned long long)seen->layout_hash));
+    out_text("boot", boot);
+    out_number("incarnation", seen->incarnation);
+    out_number("fence_floor", seen->fence_floor);
+    out_time("time", now);
+    out_size("taken_bytes", seen->taken_bytes);
+    out_size("region_bytes", seen->region_bytes);
+}
+
+static void show_counters(const rf_inspection *seen)
+{
+    out_number("operations", seen->operations);
+    out_number("replays", seen->replays);
+    out_number("refusals", seen->refusals);
+    out_number("lock_waits", seen->lock_waits);
+    out_number("busy", seen->busy);
+    out_number("leases_expired", seen->leases_expired);
+    out_number("leases_lost", seen->leases_lost);
+    out_number("repairs", seen->reaped + seen->reapers_replaced + seen->purges_finished);
+    out_json_only(true);
+    out_number("members_reaped", seen->reaped);
+    out_number("operations_redone", seen->redone);
+    out_number("operations_undone", seen->undone);
+    out_number("locks_freed", seen->locks_freed);
+    out_number("purges_finished", seen->purges_finished);
+    out_number("reapers_replaced", seen->reapers_replaced);
+    out_number("extents", seen->extents);
+    out_number("leaves", seen->leaves);
+    out_number("blocks", seen->blocks);
+    out_json_only(false);
+}
+
+static int run_status(struct cli *cli)
+{
+    const char *name = cli->args.words[0];
+    rf_store *store;
+    rf_inspection seen;
+    struct tally tally = {0};
+    int code = open_to_look(cli, name, &store);
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    rf_status status = rf_inspect(store, &seen, &cli->detail);
+    status = status != RF_OK ? status : rf_list_members(store, count_member, &tally, &cli->detail);
+    status = status != RF_OK ? status : rf_list_runs(store, NULL, count_run, &tally, &cli->detail);
+    if (status == RF_OK) {
+        struct list_context context = {.now = rf_now(store)};
+        out_card_begin();
+        show_identity(name, &seen, context.now);
+        out_number("runs", seen.runs);
+        out_number("shards", tally.shards);
+        out_number("shards_active", tally.active);
+        out_number("shards_done", tally.done);
+        out_number("shards_parked", tally.parked);
+        out_number("shards_split", tally.split);
+        out_number("processes", tally.processes);
+        out_number("handles", tally.handles);
+        out_number("dead_members", seen.dead_members);
+        show_counters(&seen);
+        out_inner_begin("members");
+        status = rf_list_members(store, show_member, &context, &cli->detail);
+        out_inner_end();
+        out_card_end();
+    }
+    rf_close(store);
+    return status == RF_OK ? EXIT_DONE : cli_refuse(status, &cli->detail, 0, "%s", name);
+}
+
+const struct command command_status = {
+    .name = "status",
+    .synopsis = "DIR",
+    .summary = "show what a store is and how it is doing",
+    .text =
+        "Looks only: the shared memory is mapped read-only and nothing is waited for.\n"
+        "`repairs` counts dead members that others settled, and what was taken over or finished "
+        "in their place. `busy` counts operations that gave up on a lock of a living process.",
+    .examples = "ringfence status farm\n"
+                "ringfence status --json farm | jq .shards_parked",
+    .min_words = 1,
+    .max_words = 1,
+    .prints = true,
+    .run = run_status,
+};

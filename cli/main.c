@@ -1,0 +1,145 @@
+/* ringfence: find the command in the table, parse its arguments, run it. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "commands.h"
+
+const struct command *const commands[] = {
+#define COMMAND(name) &command_##name,
+#include "commands.inc"
+#undef COMMAND
+    NULL,
+};
+
+const struct command_group groups[] = {
+    {"run", "make runs, look at them, end them",
+     "A run is one piece of work, cut into shards. It is active until it is completed, failed or "
+     "cancelled, and takes room until it is purged."},
+    {"shard", "look at shards, split, park and unpark them",
+     "A shard is a key range [START, END) with a cursor: how far it has been worked through. It is "
+     "active until it is done, replaced by the shards it was split into, or parked. Parked shards "
+     "are not claimed until they are unparked."},
+    {"hash", "compute ids and payload hashes",
+     "Split ids and payload hashes as the protocol defines them, so that another implementation can "
+     "be checked against this one. No store is needed."},
+    {NULL, NULL, NULL},
+};
+
+static const struct command_group *find_group(const char *name)
+{
+    for (const struct command_group *g = groups; g->name != NULL; g++) {
+        if (strcmp(g->name, name) == 0) {
+            return g;
+        }
+    }
+    return NULL;
+}
+
+static const struct command *find_command(const char *group, const char *name)
+{
+    for (const struct command *const *c = commands; *c != NULL; c++) {
+        bool same = group == NULL ? (*c)->group == NULL
+                                  : (*c)->group != NULL && strcmp((*c)->group, group) == 0;
+        if (same && strcmp((*c)->name, name) == 0) {
+            return *c;
+        }
+    }
+    return NULL;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+}
+
+/* ringfence help [GROUP] [COMMAND], and the documents that the build makes from the same table. */
+static int help(int argc, char **argv)
+{
+    if (argc >= 2 && strcmp(argv[0], "--man") == 0) {
+        return print_man(argv[1]);
+    }
+    if (argc >= 2 && strcmp(argv[0], "--completion") == 0) {
+        return print_completion(argv[1]);
+    }
+    if (argc == 0) {
+        return print_help(NULL, NULL, stdout);
+    }
+    const struct command_group *g = find_group(argv[0]);
+    const struct command *c = g == NULL   ? find_command(NULL, argv[0])
+                              : argc >= 2 ? find_command(g->name, argv[1])
+                                          : NULL;
+    if (c == NULL && (g == NULL || argc >= 2)) {
+        return cli_fail(EXIT_USAGE, "there is no command called %s; see `ringfence help`",
+                        argv[g != NULL ? 1 : 0]);
+    }
+    return print_help(g == NULL ? NULL : g->name, c, stdout);
+}
+
+static int check_words(const struct command *c, const struct args *args)
+{
+    const char *group = c->group == NULL ? "" : keep_format("%s ", c->group);
+    int most = c->max_words < 0 ? c->min_words : c->max_words;
+    if (args->word_count < c->min_words || args->word_count > most ||
+        (args->rest != NULL && c->max_words >= 0)) {
+        return cli_fail(EXIT_USAGE, "usage: ringfence %s%s %s", group, c->name, c->synopsis);
+    }
+    return EXIT_DONE;
+}
+
+/* Output that could not be written must not look like success. */
+static int finish(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        code = code != EXIT_DONE ? code : cli_fail(EXIT_IO, "writing the output failed");
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static struct cli cli;
+    cli.argc = argc;
+    cli.argv = argv;
+    if (argc < 2) {
+        print_help(NULL, NULL, stderr);
+        return EXIT_USAGE;
+    }
+    if (is_help(argv[1])) {
+        return finish(help(argc - 2, argv + 2));
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+        printf("ringfence %s\n", rf_version_string());
+        return finish(EXIT_DONE);
+    }
+    const struct command_group *g = find_group(argv[1]);
+    int used = g == NULL ? 2 : 3;
+    if (g != NULL && (argc < 3 || is_help(argv[2]))) {
+        print_help(g->name, NULL, argc < 3 ? stderr : stdout);
+        return argc < 3 ? EXIT_USAGE : finish(EXIT_DONE);
+    }
+    const struct command *c = find_command(g == NULL ? NULL : g->name, argv[used - 1]);
+    if (c == NULL) {
+        return cli_fail(EXIT_USAGE, "there is no command called %s%s%s; see `ringfence help%s%s`",
+                        g == NULL ? "" : g->name, g == NULL ? "" : " ", argv[used - 1],
+                        g == NULL ? "" : " ", g == NULL ? "" : g->name);
+    }
+    cli.command = c;
+    if (!args_parse(&cli.args, c, argc - used, argv + used)) {
+        return EXIT_USAGE;
+    }
+    if (arg_given(&cli.args, "help")) {
+        return finish(print_help(c->group, c, stdout));
+    }
+    int code = check_words(c, &cli.args);
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    const char *tenant = getenv("RINGFENCE_TENANT");
+    tenant = arg_text(&cli.args, "tenant", tenant != NULL && tenant[0] != 0 ? tenant : "default");
+    rf_tenant_from_name(tenant, &cli.tenant);
+    cli.reveal = arg_given(&cli.args, "reveal");
+    out_setup(arg_given(&cli.args, "json"), cli.reveal);
+    return finish(c->run(&cli));
+}

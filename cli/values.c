@@ -1,0 +1,243 @@
+#include "values.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+
+#define RING      32
+#define RING_TEXT 64
+
+static char *next_text(void)
+{
+    static char ring[RING][RING_TEXT];
+    static unsigned at;
+    return ring[at++ % RING];
+}
+
+bool parse_number(const char *text, uint64_t *number)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    int base = text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10;
+    *number = strtoull(text, &end, base);
+    return errno == 0 && *end == 0;
+}
+
+/* A decimal number with a unit from a table of names and factors; the first entry that fits. */
+struct unit {
+    const char *name;
+    double factor;
+};
+
+static bool parse_with_unit(const char *text, const struct unit *units, double *value)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9' || text[1] == 'x' || text[1] == 'X') {
+        return false;
+    }
+    *value = strtod(text, &end);
+    for (; units->name != NULL; units++) {
+        if (strcmp(end, units->name) == 0) {
+            *value *= units->factor;
+            return *value >= 0 && *value < 1.8e19;
+        }
+    }
+    return false;
+}
+
+bool parse_duration(const char *text, uint64_t *ns)
+{
+    static const struct unit units[] = {{"ns", 1},     {"us", 1e3},    {"ms", 1e6},
+                                        {"s", 1e9},    {"m", 60e9},    {"min", 60e9},
+                                        {"h", 3600e9}, {"d", 86400e9}, {NULL, 0}};
+    double value;
+    if (strcmp(text, "0") == 0) {
+        *ns = 0;
+        return true;
+    }
+    if (!parse_with_unit(text, units, &value)) {
+        return false;
+    }
+    *ns = (uint64_t)(value + 0.5);
+    return true;
+}
+
+bool parse_size(const char *text, uint64_t *bytes)
+{
+    static const struct unit units[] = {{"", 1},
+                                        {"B", 1},
+                                        {"K", 1024},
+                                        {"KiB", 1024},
+                                        {"M", 1048576},
+                                        {"MiB", 1048576},
+                                        {"G", 1073741824},
+                                        {"GiB", 1073741824},
+                                        {"T", 1099511627776.0},
+                                        {NULL, 0}};
+    double value;
+    if (!parse_with_unit(text, units, &value)) {
+        return false;
+    }
+    *bytes = (uint64_t)(value + 0.5);
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+bool parse_bytes_at(const char *text, size_t len, uint8_t *out, size_t room, size_t *used)
+{
+    size_t n = 0;
+    bool hex = len >= 4 && memcmp(text, "hex:", 4) == 0;
+    if (hex && len % 2 != 0) {
+        return false;
+    }
+    for (size_t i = hex ? 4 : 0; i < len; n++) {
+        if (n == room) {
+            return false;
+        }
+        if (hex || text[i] == '%') {
+            size_t at = hex ? i : i + 1;
+            int high = at + 1 < len ? hex_digit(text[at]) : -1;
+            int low = at + 1 < len ? hex_digit(text[at + 1]) : -1;
+            if (high < 0 || low < 0) {
+                return false;
+            }
+            out[n] = (uint8_t)(high * 16 + low);
+            i = at + 2;
+        } else {
+            out[n] = (uint8_t)text[i++];
+        }
+    }
+    *used = n;
+    return true;
+}
+
+bool parse_bytes(const char *text, rf_bytes *bytes)
+{
+    size_t len = strlen(text), used;
+    uint8_t *out = keep_bytes(len + 1);
+    if (!parse_bytes_at(text, len, out, len, &used)) {
+        return false;
+    }
+    *bytes = (rf_bytes){.data = out, .len = used};
+    return true;
+}
+
+static bool stands_for_itself(uint8_t c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           (c != 0 && strchr("._~/:@+=-", c) != NULL);
+}
+
+size_t encode_bytes(rf_bytes bytes, char *out)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    const uint8_t *from = bytes.data;
+    size_t n = 0;
+    bool looks_hex = bytes.len >= 4 && memcmp(from, "hex:", 4) == 0;
+    for (size_t i = 0; i < bytes.len; i++) {
+        if (stands_for_itself(from[i]) && !(looks_hex && i == 0)) {
+            out[n++] = (char)from[i];
+        } else {
+            out[n++] = '%';
+            out[n++] = digits[from[i] >> 4];
+            out[n++] = digits[from[i] & 15];
+        }
+    }
+    out[n] = 0;
+    return n;
+}
+
+const char *bytes_text(rf_bytes bytes)
+{
+    char *out = keep_bytes(3 * bytes.len + 1);
+    encode_bytes(bytes, out);
+    return out;
+}
+
+const char *id_text(uint64_t id)
+{
+    char *out = next_text();
+    snprintf(out, RING_TEXT, id & RF_DERIVED_BIT ? "0x%016" PRIx64 : "%" PRIu64, id);
+    return out;
+}
+
+const char *duration_text(uint64_t ns)
+{
+    char *out = next_text();
+    uint64_t s = ns / RF_SECOND;
+    if (ns < 1000) {
+        snprintf(out, RING_TEXT, "%" PRIu64 "ns", ns);
+    } else if (ns < 1000000) {
+        snprintf(out, RING_TEXT, "%.3gus", (double)ns / 1e3);
+    } else if (ns < 999500000) {
+        snprintf(out, RING_TEXT, "%.3gms", (double)ns / 1e6);
+    } else if (s < 60) {
+        snprintf(out, RING_TEXT, "%.3gs", (double)ns / 1e9);
+    } else if (s < 3600) {
+        snprintf(out, RING_TEXT, "%" PRIu64 "m%02" PRIu64 "s", s / 60, s % 60);
+    } else if (s < 86400) {
+        snprintf(out, RING_TEXT, "%" PRIu64 "h%02" PRIu64 "m", s / 3600, s / 60 % 60);
+    } else {
+        snprintf(out, RING_TEXT, "%" PRIu64 "d%" PRIu64 "h", s / 86400, s / 3600 % 24);
+    }
+    return out;
+}
+
+const char *size_text(uint64_t bytes)
+{
+    static const char units[] = "BKMGTPE";
+    char *out = next_text();
+    double value = (double)bytes;
+    unsigned unit = 0;
+    while (value >= 1024 && unit < 6) {
+        value /= 1024;
+        unit++;
+    }
+    if (unit == 0) {
+        snprintf(out, RING_TEXT, "%" PRIu64 " B", bytes);
+    } else {
+        snprintf(out, RING_TEXT, "%.1f %ciB", value, units[unit]);
+    }
+    return out;
+}
+
+const char *time_text(uint64_t store_ns)
+{
+    char *out = next_text();
+    time_t seconds = (time_t)(store_ns / RF_SECOND);
+    struct tm tm;
+    if (localtime_r(&seconds, &tm) == NULL ||
+        strftime(out, RING_TEXT, "%Y-%m-%d %H:%M:%S", &tm) == 0) {
+        snprintf(out, RING_TEXT, "%" PRIu64 "ns", store_ns);
+    }
+    return out;
+}
+
+const char *count_text(uint64_t n)
+{
+    char digits[32], *out = next_text(), *to = out;
+    int len = snprintf(digits, sizeof(digits), "%" PRIu64, n);
+    for (int i = 0; i < len; i++) {
+        *to++ = digits[i];
+        if ((len - i) % 3 == 1 && i + 1 < len) {
+            *to++ = ',';
+        }
+    }
+    *to = 0;
+    return out;
+}
