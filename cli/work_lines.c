@@ -1,0 +1,270 @@
+/*
+ * Runs made of lines: every line is an item, some lines are a shard. The lines are the shard's
+ * metadata, their numbers are its keys, so that a shard that is taken up again goes on behind its
+ * cursor.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "work.h"
+
+#define READ_AT_ONCE   (64 * 1024)
+#define SHARDS_AT_ONCE 1024
+
+void line_key(uint64_t number, char out[LINE_KEY + 1])
+{
+    snprintf(out, LINE_KEY + 1, "%0*" PRIu64, LINE_KEY, number);
+}
+
+static uint64_t key_line(rf_bytes key)
+{
+    char text[LINE_KEY + 1] = "";
+    memcpy(text, key.data, key.len < LINE_KEY ? key.len : LINE_KEY);
+    return strtoull(text, NULL, 10);
+}
+
+struct items items_of(rf_spec spec, rf_cursor cursor)
+{
+    struct items items = {0};
+    const char *at = spec.metadata.len != 0 ? spec.metadata.data : "";
+    const char *end = at + spec.metadata.len;
+    uint64_t line = key_line(spec.start);
+    uint64_t from = cursor.key.data == NULL ? line : key_line(cursor.key) + 1;
+    uint32_t count = 1;
+    for (const char *c = at; c < end; c++) {
+        count += *c == '\n';
+    }
+    items.item = calloc(count, sizeof(*items.item));
+    if (items.item == NULL) {
+        abort();
+    }
+    for (uint32_t i = 0; i < count; i++, line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop == NULL ? end : stop;
+        if (line >= from) {
+            items.item[items.count++] = strndup(at, (size_t)(stop - at));
+        }
+        at = stop + 1;
+    }
+    return items;
+}
+
+/* --- words of the command --- */
+
+static bool is_items(const char *word)
+{
+    return strcmp(word, "{}") == 0;
+}
+
+/* {} inside a word, {#} and {%}; one item only can stand inside. */
+static char *expand_word(const char *word, const struct items *items, uint64_t shard, uint32_t seat)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to == NULL) {
+        abort();
+    }
+    for (const char *c = word; *c != 0;) {
+        if (items != NULL && strncmp(c, "{}", 2) == 0) {
+            for (uint32_t i = 0; i < items->count; i++) {
+                fprintf(to, "%s%s", i == 0 ? "" : " ", items->item[i]);
+            }
+            c += 2;
+        } else if (strncmp(c, "{#}", 3) == 0) {
+            fputs(id_text(shard), to);
+            c += 3;
+        } else if (strncmp(c, "{%}", 3) == 0) {
+            fprintf(to, "%" PRIu32, seat + 1);
+            c += 3;
+        } else {
+            fputc(*c++, to);
+        }
+    }
+    fclose(to);
+    return text;
+}
+
+char **expand_command(const struct work *w, const struct items *items, uint64_t shard,
+                      uint32_t seat)
+{
+    uint32_t extra = items == NULL ? 0 : items->count;
+    bool named = w->pipe; /* the items have their place */
+    char **words = calloc((size_t)w->command_count * (extra + 1) + extra + 1, sizeof(*words));
+    size_t n = 0;
+    if (words == NULL) {
+        abort();
+    }
+    for (int i = 0; i < w->command_count; i++) {
+        named |= strstr(w->command[i], "{}") != NULL;
+        if (items != NULL && is_items(w->command[i])) {
+            for (uint32_t k = 0; k < items->count; k++) {
+                words[n++] = strdup(items->item[k]);
+            }
+        } else {
+            words[n++] = expand_word(w->command[i], items, shard, seat);
+        }
+    }
+    for (uint32_t k = 0; items != NULL && !named && k < items->count; k++) {
+        words[n++] = strdup(items->item[k]);
+    }
+    return words;
+}
+
+/* --- reading --- */
+
+struct last_line {
+    uint64_t line;
+    uint64_t shard;
+};
+
+static bool see_last(void *context, const rf_shard_info *s)
+{
+    struct last_line *last = context;
+    if (s->spec.end.len == LINE_KEY) {
+        uint64_t behind = key_line(s->spec.end);
+        last->line = behind > last->line ? behind : last->line;
+    }
+    if ((s->shard & RF_DERIVED_BIT) == 0 && s->shard >= last->shard) {
+        last->shard = s->shard + 1;
+    }
+    return true;
+}
+
+int feed_begin(struct work *w, rf_store *store, struct line_feed *feed)
+{
+    struct last_line last = {.line = 1, .shard = 1};
+    rf_result result = {0};
+    rf_run_info info;
+    rf_status status =
+        rf_create_run(store, rf_now(store), &w->cli->tenant, w->run, &w->config, &result);
+    feed->made_run = status == RF_OK;
+    if (status == RF_RUN_EXISTS) {
+        status = rf_get_run(store, &w->cli->tenant, w->run, &info, &result.detail);
+        feed->registered = status == RF_OK && info.status != RF_RUN_INITIALIZING;
+        if (status == RF_OK && info.status > RF_RUN_ACTIVE) {
+            status = RF_RUN_TERMINAL;
+        }
+        if (status == RF_OK) {
+            status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ALL,
+                                    see_last, &last, &result.detail);
+        }
+    }
+    feed->next_line = last.line;
+    feed->next_shard = last.shard;
+    return status == RF_OK ? EXIT_DONE
+                           : cli_refuse(status, &result.detail, 0, "run %s", id_text(w->run));
+}
+
+struct batch {
+    rf_shard_input shards[SHARDS_AT_ONCE];
+    char keys[SHARDS_AT_ONCE + 1][LINE_KEY + 1];
+    uint32_t count;
+};
+
+static int register_batch(struct work *w, rf_store *store, struct line_feed *feed, struct batch *b)
+{
+    rf_result result = {0};
+    rf_status status;
+    if (b->count == 0) {
+        return EXIT_DONE;
+    }
+    uint64_t op = rf_new_op(store), now = rf_now(store);
+    status = feed->registered ? rf_add_shards(store, now, &w->cli->tenant, w->run, b->shards,
+                                              b->count, op, &result)
+                              : rf_register_shards(store, now, &w->cli->tenant, w->run, b->shards,
+                                                   b->count, op, &result);
+    if (status != RF_OK) {
+        return cli_refuse(status, &result.detail, 0, "adding lines to run %s", id_text(w->run));
+    }
+    feed->registered = true;
+    feed->shards += b->count;
+    b->count = 0;
+    return EXIT_DONE;
+}
+
+/* The longest beginning of the text that makes one shard: up to lines_per_shard whole lines that fit
+ * the metadata. *bytes is without the last newline, *whole with it; false if there is none yet. */
+static bool cut_shard(const struct work *w, const struct line_feed *feed, size_t from,
+                      uint64_t *lines, size_t *bytes, size_t *whole, bool *too_long)
+{
+    size_t at = from;
+    *lines = 0;
+    *too_long = false;
+    while (*lines < w->lines_per_shard && at < feed->used) {
+        const char *end = memchr(feed->buffer + at, '\n', feed->used - at);
+        size_t stop = end == NULL ? feed->used : (size_t)(end - feed->buffer);
+        if (stop - from > RF_METADATA_MAX) {
+            *too_long = *lines == 0;
+            return *lines != 0;
+        }
+        if (end == NULL && !feed->ended) {
+            return false; /* the rest of the line is still to come, and perhaps more lines */
+        }
+        (*lines)++;
+        *bytes = stop - from;
+        at = end == NULL ? stop : stop + 1;
+        *whole = at - from;
+    }
+    return *lines != 0 && (*lines == w->lines_per_shard || feed->ended);
+}
+
+static int cut_batch(struct work *w, rf_store *store, struct line_feed *feed, size_t *consumed)
+{
+    static struct batch b;
+    uint64_t lines;
+    size_t bytes = 0, whole = 0;
+    bool too_long = false;
+    int code = EXIT_DONE;
+    b.count = 0;
+    *consumed = 0;
+    while (code == EXIT_DONE && cut_shard(w, feed, *consumed, &lines, &bytes, &whole, &too_long)) {
+        line_key(feed->next_line, b.keys[b.count]);
+        line_key(feed->next_line + lines, b.keys[b.count + 1]);
+        b.shards[b.count] = (rf_shard_input){
+            .shard = feed->next_shard++,
+            .spec = {.start = {b.keys[b.count], LINE_KEY},
+                     .end = {b.keys[b.count + 1], LINE_KEY},
+                     .metadata = {feed->buffer + *consumed, bytes}},
+        };
+        feed->next_line += lines;
+        *consumed += whole;
+        if (++b.count == SHARDS_AT_ONCE) {
+            code = register_batch(w, store, feed, &b);
+        }
+    }
+    code = code != EXIT_DONE ? code : register_batch(w, store, feed, &b);
+    if (code == EXIT_DONE && too_long) {
+        code = cli_fail(EXIT_REFUSED, "line %" PRIu64 " has more than %u bytes", feed->next_line,
+                        RF_METADATA_MAX);
+    }
+    return code;
+}
+
+int feed_read(struct work *w, rf_store *store, struct line_feed *feed)
+{
+    size_t consumed;
+    if (feed->room - feed->used < READ_AT_ONCE) {
+        feed->room += 2 * READ_AT_ONCE;
+        feed->buffer = realloc(feed->buffer, feed->room);
+        if (feed->buffer == NULL) {
+            abort();
+        }
+    }
+    ssize_t n = read(STDIN_FILENO, feed->buffer + feed->used, READ_AT_ONCE);
+    if (n < 0) {
+        return errno == EINTR || errno == EAGAIN
+                   ? EXIT_DONE
+                   : cli_fail(EXIT_IO, "standard input can't be read: %s", strerror(errno));
+    }
+    feed->ended = n == 0;
+    feed->used += (size_t)n;
+    int code = cut_batch(w, store, feed, &consumed);
+    memmove(feed->buffer, feed->buffer + consumed, feed->used - consumed);
+    feed->used -= consumed;
+    feed->finished = feed->ended && feed->used == 0;
+    return code;
+}

@@ -1,0 +1,835 @@
+/* One worker of `ringfence work`: claim, run the command, report, again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lease_token.h"
+#include "work.h"
+
+extern char **environ;
+
+#define CLAIM_SLICE_NS (100 * RF_MILLISECOND) /* how soon an idle worker notices a drain */
+#define LOOK_NS_MAX    (100 * RF_MILLISECOND) /* how soon a busy one notices a lost lease */
+#define REPORT_MAX     (3 * (RF_KEY_MAX + RF_TOKEN_MAX) + 2)
+#define BACKOFF_NS_MAX (60 * RF_SECOND)
+
+/* Exit codes of sysexits.h that say that trying again is of no use. */
+enum { DATA_ERROR = 65, NO_INPUT = 66, NO_PERMISSION = 77 };
+
+struct worker {
+    struct work *work;
+    uint32_t number;
+    struct seat *seat;
+    struct board *board;
+    rf_store *store;
+    rf_session *session;
+    const rf_grant *grant;
+    int signal_fd;
+    int joblog_fd;
+    uint64_t look_ns;
+};
+
+/* Why a command was ended before its time. */
+enum why { WHY_NONE, WHY_LOST, WHY_TIMEOUT, WHY_STOP };
+
+/* One run of the command. */
+struct job {
+    pid_t pid;
+    int pidfd;
+    int report_fd; /* where it writes its keys; we read */
+    int output[2]; /* files for stdout and stderr, -1 if they are passed through */
+    uint64_t began_ns;
+    double began_wall;
+    char report[REPORT_MAX];
+    size_t report_used;
+    bool report_overlong;
+    enum why ended_by;
+    uint64_t term_ns; /* when it was asked to end; 0: was not */
+    bool killed;
+    int wait_status;
+};
+
+void output_lock(struct board *board)
+{
+    if (pthread_mutex_lock(&board->output) == EOWNERDEAD) {
+        pthread_mutex_consistent(&board->output); /* it guards a terminal, which is as it is */
+    }
+}
+
+void output_unlock(struct board *board)
+{
+    pthread_mutex_unlock(&board->output);
+}
+
+static void ring_bell(const struct work *w)
+{
+    uint64_t one = 1;
+    if (write(w->bell_fd, &one, sizeof(one)) < 0) {
+        /* The counter is full: it rings anyway. */
+    }
+}
+
+static void say(struct worker *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct worker *w, const char *format, ...)
+{
+    va_list args;
+    output_lock(w->board);
+    if (atomic_load(&w->board->bar)) {
+        fputs("\r\033[K", stderr);
+    }
+    fprintf(stderr, "ringfence: ");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    output_unlock(w->board);
+}
+
+/* --- starting the command --- */
+
+static int output_file(void)
+{
+    const char *dir = getenv("TMPDIR");
+    int fd = open(dir != NULL && dir[0] != 0 ? dir : "/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    return fd >= 0 ? fd : memfd_create("ringfence-output", MFD_CLOEXEC);
+}
+
+static void set_env(char **environment, size_t *n, const char *name, const char *value)
+{
+    size_t size = strlen("RINGFENCE_=") + strlen(name) + strlen(value) + 1;
+    environment[*n] = malloc(size);
+    if (environment[*n] == NULL) {
+        abort();
+    }
+    snprintf(environment[(*n)++], size, "RINGFENCE_%s=%s", name, value);
+}
+
+static char *encoded(rf_bytes bytes)
+{
+    char *text = malloc(3 * bytes.len + 1);
+    if (text == NULL) {
+        abort();
+    }
+    encode_bytes(bytes, text);
+    return text;
+}
+
+static void set_bytes(char **environment, size_t *n, const char *name, rf_bytes bytes)
+{
+    char *text = encoded(bytes);
+    set_env(environment, n, name, text);
+    free(text);
+}
+
+#define OWN_VARIABLES 12
+
+/* Ours first, then those of the worker that are not ours. */
+static char **make_environment(const struct worker *w)
+{
+    const rf_grant *g = w->grant;
+    size_t count = 0, n = 0;
+    char number[32], lease[RF_LEASE_TEXT];
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **environment = calloc(count + OWN_VARIABLES + 1, sizeof(*environment));
+    char *path = realpath(store_directory(w->work->store_name), NULL);
+    if (environment == NULL) {
+        abort();
+    }
+    rf_bytes store = {path == NULL ? "" : path, path == NULL ? 0 : strlen(path)};
+    char *store_text = encoded(store);
+    rf_lease_format(&w->work->cli->tenant, &g->lease, lease, sizeof(lease));
+    char *token = NULL;
+    if (asprintf(&token, "%s@%s", lease, store_text) < 0) {
+        abort();
+    }
+    set_env(environment, &n, "LEASE", token);
+    set_env(environment, &n, "STORE", store_text);
+    set_env(environment, &n, "RUN", id_text(g->lease.run));
+    set_env(environment, &n, "SHARD", id_text(g->lease.shard));
+    snprintf(number, sizeof(number), "%" PRIu64, g->lease.fence);
+    set_env(environment, &n, "FENCE", number);
+    snprintf(number, sizeof(number), "%" PRIu32, g->attempts);
+    set_env(environment, &n, "ATTEMPT", number);
+    snprintf(number, sizeof(number), "%" PRIu32, w->number + 1);
+    set_env(environment, &n, "WORKER", number);
+    set_bytes(environment, &n, "START", g->spec.start);
+    set_bytes(environment, &n, "END", g->spec.end);
+    set_bytes(environment, &n, "METADATA", g->spec.metadata);
+    set_bytes(environment, &n, "CURSOR_KEY", g->cursor.key);
+    set_bytes(environment, &n, "CURSOR_TOKEN", g->cursor.token);
+    free(token);
+    free(store_text);
+    free(path);
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(environ[i], "RINGFENCE_", 10) != 0 ||
+            strncmp(environ[i], "RINGFENCE_TENANT=", 17) == 0) {
+            environment[n++] = environ[i];
+        }
+    }
+    return environment;
+}
+
+static void free_environment(char **environment)
+{
+    for (size_t i = 0; i < OWN_VARIABLES; i++) {
+        free(environment[i]);
+    }
+    free(environment);
+}
+
+static void free_words(char **words)
+{
+    for (size_t i = 0; words[i] != NULL; i++) {
+        free(words[i]);
+    }
+    free(words);
+}
+
+/* What the command reads: its lines, or nothing. */
+static int open_stdin(const struct worker *w, const struct items *items)
+{
+    if (items == NULL || !w->work->pipe) {
+        return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    int fd = memfd_create("ringfence-lines", MFD_CLOEXEC);
+    FILE *to = fd < 0 ? NULL : fdopen(dup(fd), "w");
+    for (uint32_t i = 0; to != NULL && i < items->count; i++) {
+        fprintf(to, "%s\n", items->item[i]);
+    }
+    if (to != NULL) {
+        fclose(to);
+        lseek(fd, 0, SEEK_SET);
+    }
+    return fd;
+}
+
+/* Between vfork and exec: our memory, our thread asleep. Only system calls. */
+static void become_command(struct seat *seat, char **words, char **environment, const int fds[4],
+                           volatile int *error)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    atomic_store(&seat->command, getpid());
+    /* The sources may sit at 0 to 3 themselves, if the worker was started without these. */
+    int high[4];
+    for (int i = 0; i < 4; i++) {
+        high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 10);
+        if (high[i] < 0) {
+            *error = errno;
+            _exit(127);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        if (dup2(high[i], i) < 0) {
+            *error = errno;
+            _exit(127);
+        }
+    }
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvpe(words[0], words, environment);
+    *error = errno;
+    _exit(127);
+}
+
+/* The thread sleeps until the child has called exec. On its own, so that nothing of a caller is kept
+ * in registers meanwhile. */
+static __attribute__((noinline)) pid_t spawn(struct seat *seat, char **words, char **environment,
+                                             const int fds[4], volatile int *error)
+{
+    pid_t pid = vfork();
+    if (pid == 0) {
+        become_command(seat, words, environment, fds, error);
+    }
+    if (pid < 0) {
+        *error = errno;
+    }
+    return pid;
+}
+
+/* Returns 0, or the errno for which the command can't be started. */
+static int start(struct worker *w, struct job *job)
+{
+    struct items lines = {0}, *items = NULL;
+    int reports[2];
+    volatile int error = 0;
+    if (w->work->lines) {
+        lines = items_of(w->grant->spec, w->grant->cursor);
+        items = &lines;
+    }
+    char **words = expand_command(w->work, items, w->grant->lease.shard, w->number);
+    char **environment = make_environment(w);
+    *job = (struct job){.pid = -1, .pidfd = -1, .report_fd = -1, .output = {-1, -1}};
+    int input = open_stdin(w, items);
+    bool grouped = !w->work->ungroup;
+    if (grouped) {
+        job->output[0] = output_file();
+        job->output[1] = output_file();
+    }
+    if (input < 0 || (grouped && (job->output[0] < 0 || job->output[1] < 0)) ||
+        pipe2(reports, O_CLOEXEC) != 0) {
+        error = errno;
+    } else {
+        const int fds[4] = {input, grouped ? job->output[0] : STDOUT_FILENO,
+                            grouped ? job->output[1] : STDERR_FILENO, reports[1]};
+        struct timespec wall;
+        clock_gettime(CLOCK_REALTIME, &wall);
+        job->began_wall = (double)wall.tv_sec + (double)wall.tv_nsec / 1e9;
+        job->began_ns = monotonic_ns();
+        job->pid = spawn(w->seat, words, environment, fds, &error);
+        job->pidfd = job->pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, job->pid, 0);
+        close(reports[1]);
+        job->report_fd = reports[0];
+        fcntl(job->report_fd, F_SETFL, O_NONBLOCK);
+    }
+    if (input >= 0) {
+        close(input);
+    }
+    for (uint32_t i = 0; i < lines.count; i++) {
+        free((void *)(uintptr_t)lines.item[i]);
+    }
+    free(lines.item);
+    free_words(words);
+    free_environment(environment);
+    if (error != 0 && job->pid > 0) {
+        waitpid(job->pid, NULL, 0);
+        job->pid = -1;
+    }
+    return error;
+}
+
+/* --- while it runs --- */
+
+/* "KEY" or "KEY<TAB>TOKEN". */
+static void report_line(struct worker *w, struct job *job, const char *line, size_t len)
+{
+    static uint8_t key[RF_KEY_MAX], token[RF_TOKEN_MAX];
+    rf_cursor cursor = {0};
+    rf_result result = {0};
+    size_t key_len, token_len;
+    const char *tab = memchr(line, '\t', len);
+    size_t first = tab == NULL ? len : (size_t)(tab - line);
+    if (len == 0) {
+        return;
+    }
+    if (!parse_bytes_at(line, first, key, sizeof(key), &key_len) ||
+        (tab != NULL &&
+         !parse_bytes_at(tab + 1, len - first - 1, token, sizeof(token), &token_len))) {
+        say(w, "shard %s: a line on descriptor 3 is not KEY or KEY<TAB>TOKEN, encoded",
+            id_text(w->grant->lease.shard));
+        return;
+    }
+    cursor.key = (rf_bytes){key, key_len};
+    if (tab != NULL) {
+        cursor.token = (rf_bytes){token, token_len};
+    }
+    rf_status status = rf_session_checkpoint(w->session, cursor, &result);
+    if (status == RF_OK) {
+        return;
+    }
+    if (rf_session_check(w->session) != RF_OK) {
+        job->ended_by = job->ended_by == WHY_NONE ? WHY_LOST : job->ended_by;
+    } else {
+        char why[256];
+        rf_explain(status, &result.detail, why, sizeof(why));
+        say(w, "shard %s: a checkpoint on descriptor 3 was refused: %s",
+            id_text(w->grant->lease.shard), why);
+    }
+}
+
+/* false when there is nothing more to come. */
+static bool read_reports(struct worker *w, struct job *job)
+{
+    for (;;) {
+        ssize_t n = read(job->report_fd, job->report + job->report_used,
+                         sizeof(job->report) - job->report_used);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return n < 0;
+        }
+        job->report_used += (size_t)n;
+        char *from = job->report, *end;
+        while ((end = memchr(from, '\n', job->report_used - (size_t)(from - job->report)))) {
+            if (!job->report_overlong) {
+                report_line(w, job, from, (size_t)(end - from));
+            }
+            job->report_overlong = false;
+            from = end + 1;
+        }
+        job->report_used -= (size_t)(from - job->report);
+        memmove(job->report, from, job->report_used);
+        if (job->report_used == sizeof(job->report)) {
+            if (!job->report_overlong) {
+                say(w, "shard %s: a line on descriptor 3 is too long",
+                    id_text(w->grant->lease.shard));
+            }
+            job->report_overlong = true;
+            job->report_used = 0;
+        }
+    }
+}
+
+static void ask_to_end(struct job *job, enum why why)
+{
+    job->ended_by = job->ended_by == WHY_NONE ? why : job->ended_by;
+    if (job->term_ns == 0) {
+        job->term_ns = monotonic_ns();
+        kill(-job->pid, SIGTERM);
+        kill(-job->pid, SIGCONT);
+    }
+}
+
+static void drain_signals(struct worker *w)
+{
+    struct signalfd_siginfo info;
+    while (read(w->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+    }
+}
+
+/* Everything that may end the command before its time. Returns how long to sleep at most. */
+static uint64_t look_after(struct worker *w, struct job *job)
+{
+    uint64_t now = monotonic_ns(), sleep = w->look_ns;
+    if (rf_session_check(w->session) != RF_OK || job->ended_by == WHY_LOST) {
+        /* The command itself may have completed, parked or released the shard: let it finish. */
+        rf_status why = rf_session_check(w->session);
+        if (why != RF_SHARD_TERMINAL) {
+            ask_to_end(job, WHY_LOST);
+        }
+    }
+    if (atomic_load(&w->board->stop)) {
+        ask_to_end(job, WHY_STOP);
+    }
+    if (w->work->timeout_ns != 0) {
+        uint64_t until = job->began_ns + w->work->timeout_ns;
+        if (now >= until) {
+            ask_to_end(job, WHY_TIMEOUT);
+        } else if (until - now < sleep) {
+            sleep = until - now;
+        }
+    }
+    if (job->term_ns != 0) {
+        uint64_t until = job->term_ns + w->work->grace_ns;
+        if (now >= until && !job->killed) {
+            job->killed = true;
+            kill(-job->pid, SIGKILL);
+        } else if (now < until && until - now < sleep) {
+            sleep = until - now;
+        }
+    }
+    return sleep;
+}
+
+static void wait_for(struct worker *w, struct job *job)
+{
+    bool reports = true;
+    for (;;) {
+        uint64_t sleep = look_after(w, job);
+        struct pollfd fds[3] = {{.fd = job->pidfd, .events = POLLIN},
+                                {.fd = w->signal_fd, .events = POLLIN},
+                                {.fd = reports ? job->report_fd : -1, .events = POLLIN}};
+        struct timespec t = {.tv_sec = (time_t)(sleep / RF_SECOND),
+                             .tv_nsec = (long)(sleep % RF_SECOND)};
+        ppoll(fds, 3, &t, NULL);
+        if (fds[1].revents != 0) {
+            drain_signals(w);
+        }
+        if (fds[2].revents != 0) {
+            reports = read_reports(w, job);
+        }
+        if (waitpid(job->pid, &job->wait_status, WNOHANG) == job->pid) {
+            break;
+        }
+    }
+    if (reports) {
+        read_reports(w, job); /* what was written just before the end */
+    }
+    if (job->ended_by != WHY_NONE) {
+        kill(-job->pid, SIGKILL); /* whatever it has started */
+    }
+    atomic_store(&w->seat->command, 0);
+    close(job->report_fd);
+    if (job->pidfd >= 0) {
+        close(job->pidfd);
+    }
+}
+
+/* --- afterwards --- */
+
+static uint64_t copy_output(int from, int to)
+{
+    static char buffer[65536];
+    uint64_t total = 0;
+    ssize_t n;
+    off_t at = 0;
+    while ((n = pread(from, buffer, sizeof(buffer), at)) > 0) {
+        for (ssize_t done = 0; done < n;) {
+            ssize_t written = write(to, buffer + done, (size_t)(n - done));
+            if (written < 0 && errno == EINTR) {
+                continue;
+            }
+            if (written <= 0) {
+                return total;
+            }
+            done += written;
+            total += (uint64_t)written;
+        }
+        at += n;
+    }
+    return total;
+}
+
+static uint64_t print_output(struct worker *w, struct job *job)
+{
+    uint64_t bytes = 0;
+    if (job->output[0] < 0) {
+        return 0;
+    }
+    bool some = lseek(job->output[0], 0, SEEK_END) > 0 || lseek(job->output[1], 0, SEEK_END) > 0;
+    if (some) {
+        output_lock(w->board);
+        if (atomic_load(&w->board->bar)) {
+            fputs("\r\033[K", stderr);
+        }
+        bytes = copy_output(job->output[0], STDOUT_FILENO);
+        bytes += copy_output(job->output[1], STDERR_FILENO);
+        output_unlock(w->board);
+    }
+    close(job->output[0]);
+    close(job->output[1]);
+    return bytes;
+}
+
+/* A line as GNU parallel writes it; the whole line at once, so that lines never mix. */
+static void log_job(struct worker *w, const struct job *job, uint64_t bytes)
+{
+    if (w->joblog_fd < 0) {
+        return;
+    }
+    char host[256] = "", *line = NULL;
+    size_t size = 0;
+    gethostname(host, sizeof(host) - 1);
+    FILE *to = open_memstream(&line, &size);
+    if (to == NULL) {
+        return;
+    }
+    fprintf(to, "%s\t%s\t%.3f\t%10.3f\t0\t%" PRIu64 "\t%d\t%d\t", id_text(w->grant->lease.shard),
+            host, job->began_wall, (double)(monotonic_ns() - job->began_ns) / 1e9, bytes,
+            WIFEXITED(job->wait_status) ? WEXITSTATUS(job->wait_status) : 0,
+            WIFSIGNALED(job->wait_status) ? WTERMSIG(job->wait_status) : 0);
+    for (int i = 0; i < w->work->command_count; i++) {
+        fprintf(to, "%s%s", i == 0 ? "" : " ", w->work->command[i]);
+    }
+    fputc('\n', to);
+    fclose(to);
+    if (write(w->joblog_fd, line, size) != (ssize_t)size) {
+        say(w, "the joblog can't be written: %s", strerror(errno));
+    }
+    free(line);
+}
+
+static bool wait_a_little(struct worker *w, uint64_t ns)
+{
+    uint64_t until = monotonic_ns() + ns, now;
+    while ((now = monotonic_ns()) < until) {
+        if (atomic_load(&w->board->stop) || rf_session_check(w->session) != RF_OK) {
+            return false;
+        }
+        uint64_t sleep = until - now < w->look_ns ? until - now : w->look_ns;
+        struct pollfd fd = {.fd = w->signal_fd, .events = POLLIN};
+        struct timespec t = {.tv_sec = (time_t)(sleep / RF_SECOND),
+                             .tv_nsec = (long)(sleep % RF_SECOND)};
+        if (ppoll(&fd, 1, &t, NULL) > 0) {
+            drain_signals(w);
+        }
+    }
+    return true;
+}
+
+/* Twice as long every time, and a random part of it, so that those who failed together do not try
+ * again together. */
+static uint64_t backoff(const struct work *w, uint64_t tries)
+{
+    uint64_t most = w->backoff_ns, random = 0;
+    for (uint64_t i = 1; i < tries && most < BACKOFF_NS_MAX; i++) {
+        most *= 2;
+    }
+    most = most < BACKOFF_NS_MAX ? most : BACKOFF_NS_MAX;
+    if (getrandom(&random, sizeof(random), 0) < 0) {
+        random = monotonic_ns();
+    }
+    return most / 2 + random % (most / 2 + 1);
+}
+
+static bool is_lost(rf_status status)
+{
+    return status == RF_STALE_FENCE || status == RF_LEASE_EXPIRED || status == RF_NOT_FOUND;
+}
+
+/* The store's last word about a shard that we do not hold any more: did the command finish it? */
+static bool finished_by_command(struct worker *w, uint64_t fence)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_shard_info info;
+    return rf_get_shard(w->store, &w->work->cli->tenant, w->work->run, w->grant->lease.shard, &info,
+                        scratch, sizeof(scratch), NULL) == RF_OK &&
+           info.fence == fence && info.status != RF_SHARD_ACTIVE;
+}
+
+static void complete(struct worker *w)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_shard_info info;
+    rf_cursor cursor = {.key = w->grant->spec.start};
+    uint64_t fence = w->grant->lease.fence;
+    /* The command may have moved the cursor by `ringfence checkpoint`. */
+    rf_status status = rf_get_shard(w->store, &w->work->cli->tenant, w->work->run,
+                                    w->grant->lease.shard, &info, scratch, sizeof(scratch), NULL);
+    if (status == RF_OK && info.cursor.key.data != NULL) {
+        cursor = info.cursor;
+    }
+    rf_result result = {0};
+    status = rf_session_complete(w->session, cursor, &result);
+    if (status == RF_OK ||
+        ((status == RF_SHARD_TERMINAL || is_lost(status)) && finished_by_command(w, fence))) {
+        atomic_fetch_add(&w->board->done, 1);
+    } else {
+        char why[256];
+        rf_explain(status, &result.detail, why, sizeof(why));
+        atomic_fetch_add(&w->board->lost, 1);
+        say(w, "shard %s was worked on but could not be completed: %s",
+            id_text(w->grant->lease.shard), why);
+    }
+}
+
+static void park(struct worker *w, rf_park_reason reason, const struct job *job)
+{
+    uint64_t shard = w->grant->lease.shard;
+    rf_status status = rf_session_park(w->session, reason, NULL);
+    if (status != RF_OK) {
+        atomic_fetch_add(&w->board->lost, 1);
+        return;
+    }
+    atomic_fetch_add(&w->board->parked, 1);
+    if (WIFSIGNALED(job->wait_status)) {
+        say(w, "shard %s is parked: the command was ended by signal %d%s", id_text(shard),
+            WTERMSIG(job->wait_status), job->ended_by == WHY_TIMEOUT ? ", it took too long" : "");
+    } else {
+        say(w, "shard %s is parked: the command ended with %d%s", id_text(shard),
+            WEXITSTATUS(job->wait_status),
+            job->ended_by == WHY_TIMEOUT ? ", it took too long" : "");
+    }
+}
+
+static bool is_hopeless(int wait_status, rf_park_reason *reason)
+{
+    switch (WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 0) {
+    case DATA_ERROR:
+        *reason = RF_PARK_POISONED;
+        return true;
+    case NO_INPUT:
+        *reason = RF_PARK_NOT_FOUND;
+        return true;
+    case NO_PERMISSION:
+        *reason = RF_PARK_PERMISSION_DENIED;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What is over is over: says so, or gives the shard back. */
+static void give_up(struct worker *w, enum why why)
+{
+    if (why == WHY_LOST || rf_session_check(w->session) != RF_OK) {
+        atomic_fetch_add(&w->board->lost, 1);
+        say(w, "shard %s was lost: somebody else may have it now", id_text(w->grant->lease.shard));
+        rf_session_release(w->session, NULL);
+    } else if (rf_session_release(w->session, NULL) == RF_OK) {
+        atomic_fetch_add(&w->board->released, 1);
+    }
+}
+
+/* Returns false if no command can be started at all. */
+static bool work_on_shard(struct worker *w)
+{
+    static struct job job;
+    rf_park_reason reason = RF_PARK_TOO_MANY_ERRORS;
+    uint64_t fence = w->grant->lease.fence;
+    for (uint64_t tries = 1;; tries++) {
+        atomic_store(&w->seat->state, SEAT_RUNNING);
+        int error = start(w, &job);
+        if (error != 0) {
+            say(w, "%s can't be started: %s", w->work->command[0], strerror(error));
+            rf_session_release(w->session, NULL);
+            return false;
+        }
+        wait_for(w, &job);
+        uint64_t bytes = print_output(w, &job);
+        log_job(w, &job, bytes);
+        bool good = WIFEXITED(job.wait_status) && WEXITSTATUS(job.wait_status) == 0;
+        if (good && job.ended_by != WHY_LOST) {
+            complete(w);
+            return true;
+        }
+        if (finished_by_command(w, fence)) {
+            rf_session_release(w->session, NULL);
+            atomic_fetch_add(good ? &w->board->done : &w->board->failed, 1);
+            return true;
+        }
+        if (job.ended_by == WHY_LOST || job.ended_by == WHY_STOP) {
+            give_up(w, job.ended_by);
+            return true;
+        }
+        atomic_fetch_add(&w->board->failed, 1);
+        ring_bell(w->work);
+        if (is_hopeless(job.wait_status, &reason) || tries > w->work->retries) {
+            park(w, reason, &job);
+            return true;
+        }
+        atomic_store(&w->seat->state, SEAT_IDLE);
+        if (atomic_load(&w->board->drain) || !wait_a_little(w, backoff(w->work, tries))) {
+            give_up(w, WHY_STOP);
+            return true;
+        }
+    }
+}
+
+static int claim_loop(struct worker *w)
+{
+    rf_result result;
+    while (!atomic_load(&w->board->drain)) {
+        result = (rf_result){0};
+        rf_status status =
+            rf_session_claim(w->session, w->work->run, CLAIM_SLICE_NS, &w->grant, &result);
+        switch (status) {
+        case RF_OK:
+            if (!work_on_shard(w)) {
+                return WORKER_FATAL;
+            }
+            atomic_store(&w->seat->state, SEAT_IDLE);
+            ring_bell(w->work);
+            break;
+        case RF_NONE_AVAILABLE:
+            break;
+        case RF_THROTTLED:
+            sleep_ns(result.detail.retry_after < CLAIM_SLICE_NS ? result.detail.retry_after
+                                                                : CLAIM_SLICE_NS);
+            break;
+        case RF_BUSY:
+            sleep_ns(CLAIM_SLICE_NS);
+            break;
+        case RF_RUN_TERMINAL:
+        case RF_RUN_NOT_FOUND:
+            return WORKER_DONE;
+        default: {
+            char why[256];
+            rf_explain(status, &result.detail, why, sizeof(why));
+            say(w, "worker %" PRIu32 ": %s", w->number + 1, why);
+            return WORKER_FATAL;
+        }
+        }
+    }
+    return WORKER_DONE;
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void *stop_with_parent(void *argument)
+{
+    /* SIGUSR1 is what the kernel sends when the supervisor has died. */
+    struct worker *w = argument;
+    sigset_t set;
+    int signal;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    while (sigwait(&set, &signal) == 0) {
+        atomic_store(&w->board->drain, 1);
+        atomic_store(&w->board->stop, 1);
+        kill(getpid(), SIGTERM); /* wakes whoever polls */
+    }
+    return NULL;
+}
+
+static void follow_parent(struct worker *w, pid_t supervisor)
+{
+    pthread_t thread;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGUSR1);
+    if (getppid() != supervisor) {
+        _exit(WORKER_DONE);
+    }
+    if (pthread_create(&thread, NULL, stop_with_parent, w) == 0) {
+        pthread_detach(thread);
+    }
+}
+
+int work_as_worker(struct work *work, uint32_t number)
+{
+    static struct worker w;
+    const char *parent = getenv("RINGFENCE_SUPERVISOR");
+    w = (struct worker){.work = work,
+                        .number = number,
+                        .seat = &work->board->seats[number],
+                        .board = work->board,
+                        .joblog_fd = -1};
+    w.signal_fd = open_signals();
+    follow_parent(&w, parent == NULL ? getppid() : (pid_t)strtol(parent, NULL, 10));
+    rf_run_info info;
+    int code = open_to_work(work->cli, work->store_name, &w.store);
+    if (code != EXIT_DONE) {
+        return WORKER_FATAL;
+    }
+    if (work->joblog != NULL) {
+        w.joblog_fd = open(work->joblog, O_WRONLY | O_APPEND | O_CLOEXEC);
+    }
+    w.look_ns = LOOK_NS_MAX;
+    if (rf_get_run(w.store, &work->cli->tenant, work->run, &info, NULL) == RF_OK &&
+        info.config.lease_duration / 10 < w.look_ns) {
+        w.look_ns = info.config.lease_duration / 10 + RF_MILLISECOND;
+    }
+    const rf_session_options options = {
+        .tenant = work->cli->tenant, .worker = (uint64_t)getpid(), .keep_alive = true};
+    int result = WORKER_FATAL;
+    if (rf_session_create(w.store, &options, &w.session) == RF_OK) {
+        atomic_store(&w.seat->state, SEAT_IDLE);
+        result = claim_loop(&w);
+        rf_session_destroy(w.session);
+    }
+    rf_close(w.store);
+    ring_bell(work);
+    return result;
+}
