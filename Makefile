@@ -47,7 +47,7 @@ fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name:
 	@cmake/build.sh fuzz
 	@tests/run-fuzz
 
-install: ## build and install the library (PREFIX=/usr/local, DESTDIR)
+install: ## build and install the library and the command (PREFIX=/usr/local, DESTDIR)
 	@cmake/deps.sh lib
 	@cmake/build.sh install
 	@cmake --install "$(BUILD)/install"

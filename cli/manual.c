@@ -5,9 +5,9 @@
 #include "cli.h"
 
 static const char *const about =
-    "ringfence shares out work between the processes of one Linux host, safely. A store is a\n"
-    "directory, or a plain name, which stands for one in /dev/shm. Runs are cut into shards,\n"
-    "workers claim shards, and a worker that dies loses them at once to the others.\n";
+    "ringfence shares out work between the processes of one Linux host, safely. A store is a "
+    "directory, or a plain name, which stands for one in /dev/shm. Runs are cut into shards, workers "
+    "claim shards, and a worker that dies loses them at once to the others.";
 
 static const char *const conventions =
     "Numbers of runs and shards are decimal or 0x. Durations are written 500ms, 30s, 5m, 2h; sizes "
@@ -148,7 +148,9 @@ int print_help(const char *group, const struct command *command, FILE *to)
         print_group_help(group_called(group), to);
         return EXIT_DONE;
     }
-    fprintf(to, "usage: ringfence COMMAND ...\n\n%s\ncommands:\n", about);
+    fprintf(to, "usage: ringfence COMMAND ...\n\n");
+    print_wrapped(to, about, 0, 90);
+    fprintf(to, "\ncommands:\n");
     const char *shown = "";
     for (const struct command *const *c = commands; *c != NULL; c++) {
         if ((*c)->group == NULL) {
@@ -303,7 +305,7 @@ static int print_main_page(void)
     roff_head("ringfence", "share out work between processes");
     printf(".SH SYNOPSIS\n\\fBringfence\\fR \\fICOMMAND\\fR ...\n.SH DESCRIPTION\n");
     roff(stdout, about, strlen(about));
-    printf(".SH COMMANDS\n");
+    printf("\n.SH COMMANDS\n");
     for (const struct command *const *c = commands; *c != NULL; c++) {
         printf(".TP\n\\fBringfence %s\\fR\n", full_name(*c));
         roff(stdout, (*c)->summary, strlen((*c)->summary));

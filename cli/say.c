@@ -87,7 +87,7 @@ int cli_fail(enum exit_code code, const char *format, ...)
     va_start(args, format);
     say(format, args);
     va_end(args);
-    return code;
+    return (int)code;
 }
 
 void cli_warn(const char *format, ...)

@@ -6,7 +6,7 @@
 #   gcc, clang   everything, RelWithDebInfo
 #   asan, tsan   clang with AddressSanitizer and UBSan; with ThreadSanitizer, and its tests only
 #   fuzz         clang, the library and the fuzz targets
-#   install      only the library, to be installed under $PREFIX
+#   install      only the library and the command, to be installed under $PREFIX
 #
 # $BUILD is where the directories go (build), $JOBS how many compilers run (all cores), $CMAKE_ARGS
 # more arguments for cmake. Two of these at once in one directory take turns.
@@ -25,7 +25,8 @@ clang)   args+=(-DCMAKE_C_COMPILER=clang) ;;
 asan)    args+=(-DCMAKE_C_COMPILER=clang -DRINGFENCE_SANITIZE=address,undefined) ;;
 tsan)    args+=(-DCMAKE_C_COMPILER=clang -DRINGFENCE_SANITIZE=thread -DRINGFENCE_PROGRAMS=OFF) ;;
 fuzz)    args+=(-DCMAKE_C_COMPILER=clang -DRINGFENCE_FUZZ=ON -DRINGFENCE_TESTS=OFF -DRINGFENCE_PROGRAMS=OFF) ;;
-install) args+=(-DCMAKE_INSTALL_PREFIX="${PREFIX:-/usr/local}" -DRINGFENCE_TESTS=OFF -DRINGFENCE_PROGRAMS=OFF) ;;
+install) args+=(-DCMAKE_INSTALL_PREFIX="${PREFIX:-/usr/local}" -DRINGFENCE_TESTS=OFF -DRINGFENCE_PROGRAMS=OFF
+               -DRINGFENCE_COMMAND=ON -DRINGFENCE_JEMALLOC=OFF) ;;
 *)       echo "cmake/build.sh: there is no kind of build called $kind" >&2
          exit 2 ;;
 esac

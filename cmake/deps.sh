@@ -4,7 +4,7 @@
 #   cmake/deps.sh [all | lib | format]
 #
 #   all     (default) to build and test everything
-#   lib     only to build and install the library
+#   lib     only to build and install the library and the command
 #   format  clang-format
 #
 # Tools and libraries are installed with apt-get, which needs root or sudo. BLAKE3 and Unity have no
@@ -27,11 +27,11 @@ matching_engine() {
 }
 
 case $set_name in
-lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev"
+lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev"
         sources="blake3" ;;
-all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libjemalloc-dev
+all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev libjemalloc-dev
                   clang libclang-rt-dev strace valgrind libpcre2-dev ripgrep python3-jsonschema
-                  $(matching_engine)"
+                  $(matching_engine) tmux procps util-linux"
         sources="blake3 unity" ;;
 format) packages="clang-format"
         sources="" ;;

@@ -1,0 +1,124 @@
+# Sourced by tests/cli/test_*.sh. A case is a function case_<claim>; each runs in a shell of its own, with
+# set -e, a directory of its own ($work) and a store name ($store) that is destroyed afterwards. Processes
+# that a case leaves behind are ended. Ends with a line like Unity's.
+#
+#   test_x.sh PROGRAM [CASE]
+set -uo pipefail
+program=${1:?usage: $0 PROGRAM [CASE]}
+program=$(realpath "$program")
+PATH=$(dirname "$program"):$PATH
+export PATH LC_ALL=C NO_COLOR=1 TZ=UTC
+unset RINGFENCE_TENANT RINGFENCE_LEASE RINGFENCE_BOARD
+skipped_code=77
+
+say() { printf '%s\n' "$*"; }
+
+# fail WHY...: ends the case.
+fail() {
+    printf 'FAILED: %s\n' "$*"
+    [ -z "${err:-}" ] || printf -- '-- stderr:\n%s\n' "$err"
+    [ -z "${out:-}" ] || printf -- '-- stdout:\n%s\n' "$out" | head -n 60
+    exit 1
+}
+
+skip() {
+    printf 'SKIPPED: %s\n' "$*"
+    exit $skipped_code
+}
+
+# expect CODE COMMAND...: runs it; its stdout is in $out, its stderr in $err.
+expect() {
+    local wanted=$1 code=0
+    shift
+    out=$("$@" 2>"$work/stderr") || code=$?
+    err=$(cat "$work/stderr")
+    [ "$code" = "$wanted" ] || fail "exit code $code, not $wanted, of: $*"
+}
+
+# has TEXT PART...: every part is in the text.
+has() {
+    local text=$1 part
+    shift
+    for part in "$@"; do
+        [[ $text == *"$part"* ]] || fail "this is missing: $part"$'\n'"in: $text"
+    done
+}
+
+lacks() {
+    local text=$1 part
+    shift
+    for part in "$@"; do
+        [[ $text != *"$part"* ]] || fail "this should not be there: $part"$'\n'"in: $text"
+    done
+}
+
+same() { [ "$1" = "$2" ] || fail "this: $1"$'\n'"is not: $2"; }
+
+# eventually COMMAND...: until it succeeds. The bound only ends a hang.
+eventually() {
+    local i
+    for ((i = 0; i < 1200; i++)); do
+        if "$@" >/dev/null 2>&1; then return 0; fi
+        sleep 0.05
+    done
+    fail "this never happened: $*"
+}
+
+# field NAME JSON: a top-level value of one JSON object.
+field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^,\"}]*\)\"\{0,1\}[,}].*/\1/p" <<<"$2" | head -n 1; }
+
+run_case() {
+    set -e
+    work=$(mktemp -d)
+    store=$work/store
+    leave() {
+        local code=$? job
+        set +e
+        for job in $(jobs -p); do kill -9 "$job" 2>/dev/null; done
+        wait 2>/dev/null
+        if [ -n "${tmux_socket:-}" ]; then tmux -S "$tmux_socket" kill-server 2>/dev/null; fi
+        if [ -e "$store/lock" ]; then
+            for ((i = 0; i < 100; i++)); do
+                ringfence destroy --yes "$store" >/dev/null 2>&1 && break
+                sleep 0.1
+            done
+        fi
+        rm -rf "$work"
+        exit "$code"
+    }
+    trap leave EXIT
+    "case_$1"
+}
+
+run_cases() {
+    local name=${0##*/} cases=0 failures=0 ignored=0 log code one
+    name=${name%.sh}
+    for one in $(declare -F | awk '$3 ~ /^case_/ { print substr($3, 6) }'); do
+        cases=$((cases + 1))
+        code=0
+        log=$(bash "$0" "$program" "$one" 2>&1) || code=$?
+        if [ "$code" = 0 ]; then
+            say "$name:$one:PASS"
+            grep '^INFO' <<<"$log"
+        elif [ "$code" = $skipped_code ]; then
+            ignored=$((ignored + 1))
+            say "$name:$one:IGNORE: ${log##*SKIPPED: }"
+        else
+            failures=$((failures + 1))
+            say "$name:$one:FAIL"
+            printf '%s\n' "$log" | tail -n 60
+        fi
+    done
+    say
+    say "$cases Tests $failures Failures $ignored Ignored"
+    [ "$failures" = 0 ]
+}
+
+# The last line of every test script.
+main() {
+    if [ $# -ge 2 ]; then
+        run_case "$2"
+    else
+        run_cases
+    fi
+}

@@ -1,0 +1,256 @@
+#!/usr/bin/env bash
+# init, status, destroy, cleanup, procs, metrics, fsync-test; who may use a store, and what room it needs.
+. "$(dirname "$0")/harness.sh"
+
+case_a_store_is_made_shown_and_destroyed() {
+    expect 0 ringfence init --volatile "$store"
+    has "$out" "$store" "volatile"
+    expect 0 ringfence status "$store"
+    has "$out" "version" "layout" "incarnation" "shards" "repairs" "$(cat /proc/sys/kernel/random/boot_id)"
+    expect 0 ringfence status --json "$store"
+    same "$(field runs "$out")" 0
+    same "$(field incarnation "$out")" 0
+    expect 0 ringfence destroy --yes "$store"
+    [ ! -e "$store" ]
+    expect 3 ringfence status "$store"
+    has "$err" "there is no such store" "ringfence init"
+}
+
+case_a_plain_name_stands_for_a_directory_in_dev_shm() {
+    local name=cli-test-$$
+    expect 0 ringfence init --volatile "$name"
+    has "$out" "/dev/shm/ringfence-$name"
+    [ -d "/dev/shm/ringfence-$name" ]
+    expect 0 ringfence destroy --yes "$name"
+    [ ! -e "/dev/shm/ringfence-$name" ]
+}
+
+case_init_refuses_to_overwrite() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 13 ringfence init --volatile "$store"
+    has "$err" "is a store already" "ringfence destroy"
+    expect 0 ringfence run list --json "$store"
+    same "$(field shards "$out")" 16
+}
+
+case_init_says_what_is_wrong_with_its_options() {
+    expect 2 ringfence init "$store"
+    has "$err" "--volatile"
+    expect 2 ringfence init --volatile --max-bytes lots "$store"
+    has "$err" "--max-bytes wants a size"
+    expect 2 ringfence init --volatile --claim-cooldown 5 "$store"
+    has "$err" "500ms"
+    expect 2 ringfence init --volatile --group no-such-group-here "$store"
+    has "$err" "no-such-group-here"
+    expect 2 ringfence init --volatile --nonsense "$store"
+    has "$err" "--nonsense"
+    [ ! -e "$store" ]
+}
+
+case_capacities_are_kept() {
+    ringfence init --volatile "$store" --max-shards 100 --max-runs 2 --max-bytes 1M
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 10 ringfence run create "$store" 2 --hex-prefixes 2
+    has "$err" "limit is 100"
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 10 ringfence run create "$store" 3 --hex-prefixes 1
+}
+
+case_a_store_whose_memory_is_gone_is_begun_again() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    rm "/dev/shm/ringfence.$(stat -c '%D.' "$store")$(printf %x "$(stat -c %i "$store")")"
+    expect 3 ringfence status "$store"
+    has "$err" "shared memory is gone" "--again"
+    expect 13 ringfence init --volatile "$store"
+    has "$err" "--again"
+    expect 0 ringfence init --volatile --again "$store"
+    expect 0 ringfence status --json "$store"
+    same "$(field incarnation "$out")" 1
+    same "$(field runs "$out")" 0
+    expect 3 ringfence init --volatile --again "$work/other"
+}
+
+case_destroy_asks_and_refuses_while_in_use() {
+    ringfence init --volatile "$store"
+    expect 2 ringfence destroy "$store" </dev/null
+    has "$err" "--yes"
+    ringfence monitor "$store" --for 60s &
+    local monitor=$!
+    eventually in_use
+    expect 8 ringfence destroy --yes "$store"
+    has "$err" "in use"
+    kill "$monitor"
+    wait "$monitor" || true
+    expect 0 ringfence destroy --yes "$store"
+    expect 3 ringfence destroy --yes "$store"
+}
+in_use() { ! flock -n -x "$store/lock" true; }
+
+case_files_of_others_survive_destroy() {
+    ringfence init --volatile "$store"
+    echo mine >"$store/notes"
+    expect 0 ringfence destroy --yes "$store"
+    same "$(cat "$store/notes")" mine
+}
+
+case_only_the_owner_and_the_group_may_look() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    chmod 755 "$work"
+    ringfence init --volatile "$store"
+    as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$program" "$@"; }
+    as_nobody --version >/dev/null || skip "the program can't be run by others"
+    expect 11 as_nobody status "$store"
+    has "$err" "permission"
+    ringfence destroy --yes "$store"
+    ringfence init --volatile --group 65534 "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 0 as_nobody status --json "$store"
+    same "$(field shards "$out")" 16
+    expect 0 as_nobody claim "$store" 1
+    expect 0 ringfence complete "$out"
+}
+
+# Where nothing may be written: everything that only looks works, and takes no part. The mounts are bound
+# ones, in a namespace: without `bind` a remount would change the real file system, for everybody.
+case_a_read_only_user_can_look() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    cat >"$work/script" <<'END'
+mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 77
+mount --bind /dev/shm /dev/shm && mount -o remount,bind,ro /dev/shm || exit 77
+shift
+exec "$@"
+END
+    readonly_do() { unshare -m --propagation private bash "$work/script" "$store" "$@"; }
+    readonly_do true || skip "no mount namespaces here"
+    expect 0 readonly_do ringfence status --json "$store"
+    same "$(field shards "$out")" 16
+    same "$(field processes "$out")" 0
+    expect 0 readonly_do ringfence shard list --json "$store" 1
+    same "$(wc -l <<<"$out")" 16
+    expect 0 readonly_do ringfence run show "$store" 1
+    expect 0 readonly_do ringfence metrics "$store"
+    expect 0 readonly_do ringfence monitor "$store" --for 10ms
+    local code=0
+    readonly_do ringfence claim "$store" 1 >"$work/o" 2>"$work/e" || code=$?
+    [ "$code" != 0 ] && [ "$code" -lt 14 ]
+    [ -s "$work/e" ]
+    touch /dev/shm/ringfence-writable-$$ && rm /dev/shm/ringfence-writable-$$ || fail "the real /dev/shm was changed"
+}
+
+case_a_full_dev_shm_is_said_and_leaves_nothing() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    cat >"$work/script" <<'END'
+store=$1
+mount -t tmpfs -o size=4m tmpfs /dev/shm || exit 77
+ringfence init --volatile "$store" --max-shards 100000 >/dev/null || exit 1
+for ((i = 1; i < 100; i++)); do
+    code=0
+    ringfence run create "$store" $i --hex-prefixes 2 >/dev/null 2>"$store.err" || { code=$?; break; }
+done
+echo "code $code at run $i: $(cat "$store.err")"
+ringfence run list "$store" >/dev/null || exit 1
+ringfence status "$store" >/dev/null || exit 1
+ringfence run cancel "$store" 1 && ringfence run purge "$store" 1 && ringfence run create "$store" $i --hex-prefixes 1 || exit 1
+head -c 4m /dev/zero >/dev/shm/ballast 2>/dev/null
+ringfence init --volatile "$store.two"; echo "init $?"
+ls "$store.two" 2>/dev/null
+ringfence destroy --yes "$store"
+END
+    code=0
+    out=$(unshare -m --propagation private bash "$work/script" "$store" 2>&1) || code=$?
+    [ "$code" != 77 ] || skip "no mount namespaces here"
+    same "$code" 0
+    has "$out" "code 10 at run" "/dev/shm" "init 10"
+}
+
+case_procs_shows_and_reaps_the_dead() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 0 ringfence procs "$store"
+    same "$out" ""
+    ringfence claim "$store" 2 --wait 60s >"$work/none" 2>&1 || true # there is no such run: no member stays
+    ringfence work "$store" 1 --workers 1 --quiet -- sleep 60 &
+    local farm=$!
+    alive() { [ "$(ringfence procs --json "$store" | grep -c '"role":"handle"')" = 2 ]; }
+    eventually alive
+    has "$(ringfence procs "$store")" "guardian" "alive" "ringfence"
+    local workers
+    workers=$(pgrep -P "$farm")
+    kill -STOP "$farm" # so that nobody settles anybody
+    kill -9 $workers
+    kill -9 "$farm"
+    wait "$farm" || true
+    gone() { ! kill -0 $workers; }
+    eventually gone
+    settled() { [ "$(ringfence procs --reap --json "$store" | wc -l)" = 0 ]; }
+    eventually settled
+    expect 0 ringfence status --json "$store"
+    [ "$(field members_reaped "$out")" -ge 1 ] || fail "nobody was reaped"
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+}
+
+case_metrics_are_prometheus_text() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 0 ringfence metrics "$store"
+    has "$out" "ringfence_shards 16" 'ringfence_run_shards{' 'state="active"} 16' "ringfence_members_reaped_total 0"
+    # Every line is a comment or name{labels} value, and every name has its HELP and TYPE.
+    awk '/^# (HELP|TYPE) ringfence_[a-z_]+ ./ { known[$3]++; next }
+         /^ringfence_[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9]+$/ {
+             name = $1; sub(/\{.*/, "", name); if (known[name] != 2) { print "unknown: " $0; bad = 1 } next }
+         { print "odd: " $0; bad = 1 }
+         END { exit bad }' <<<"$out" || fail "not Prometheus text"
+    expect 0 ringfence metrics "$store" --textfile "$work/farm.prom"
+    has "$(cat "$work/farm.prom")" "ringfence_shards 16"
+    same "$(ls "$work" | grep -c farm.prom)" 1
+    expect 9 ringfence metrics "$store" --textfile "$work/none/farm.prom"
+    has "$err" "can't be written"
+}
+
+case_cleanup_removes_what_nobody_can_open_any_more() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    # In a /dev/shm and a file system of its own: cleanup looks at everything there is.
+    cat >"$work/script" <<'END'
+work=$1
+mount -t tmpfs tmpfs /dev/shm && mkdir "$work/disk" && mount -t tmpfs tmpfs "$work/disk" || exit 77
+ringfence init --volatile "$work/disk/kept" >/dev/null
+ringfence init --volatile "$work/disk/used" >/dev/null
+ringfence init --volatile "$work/disk/gone" >/dev/null
+ringfence init --volatile "$work/disk/boot" >/dev/null
+ringfence init --volatile plain >/dev/null
+touch /dev/shm/ringfence.notes
+region() { echo "/dev/shm/ringfence.$(stat -c %D "$1").$(printf %x "$(stat -c %i "$1")")"; }
+kept=$(region "$work/disk/kept") used=$(region "$work/disk/used") gone=$(region "$work/disk/gone") boot=$(region "$work/disk/boot")
+printf '\1\2\3\4' | dd of="$boot" bs=1 seek=40 conv=notrunc status=none # another boot id
+ringfence monitor "$work/disk/used" --for 60s &
+while flock -n -x "$work/disk/used/lock" true; do sleep 0.02; done
+rm -r "$work/disk/gone" "$work/disk/used"
+ringfence cleanup --dry-run | grep -q "would be removed" || echo "nothing would be removed"
+[ -e "$gone" ] || echo "a dry run removed something"
+ringfence cleanup
+kill %1
+for f in "$kept" "$used" /dev/shm/ringfence.notes; do [ -e "$f" ] || echo "LOST $f"; done
+for f in "$gone" "$boot"; do [ ! -e "$f" ] || echo "LEFT $f"; done
+ringfence status plain >/dev/null || echo "LOST plain"
+END
+    code=0
+    out=$(unshare -m --propagation private bash "$work/script" "$work" 2>&1) || code=$?
+    [ "$code" != 77 ] || skip "no mount namespaces here"
+    has "$out" "its store is gone" "of an earlier boot" "its store is there" "in use"
+    lacks "$out" LOST LEFT "nothing would be" "a dry run"
+}
+
+case_fsync_test_measures() {
+    expect 0 ringfence fsync-test "$work" --for 20ms
+    has "$out" "WRITES PER SECOND" "buffered" "a second"
+    expect 0 ringfence fsync-test "$work" --for 20ms --json
+    [ "$(field single_worker_durable_per_second "$out")" -gt 0 ]
+    expect 3 ringfence fsync-test "$work/none"
+}
+
+main "$@"
