@@ -1,0 +1,177 @@
+#include <stdlib.h>
+
+#include "sim.h"
+
+struct rates {
+    uint32_t expire, stall, jump;                              /* the protocol's table */
+    uint32_t die, die_at, stop_at, reopen, lose_tail, rebuild; /* ours */
+};
+
+/* Parts per million of the operations. */
+static const struct rates rates[SIM_LEVELS] = {
+    [SIM_SUNNY] = {0},
+    [SIM_STORMY] = {.expire = 100000,
+                    .stall = 50000,
+                    .jump = 100000,
+                    .die = 3000,
+                    .die_at = 12000,
+                    .stop_at = 6000,
+                    .reopen = 2000,
+                    .lose_tail = 300,
+                    .rebuild = 150},
+    [SIM_RADIOACTIVE] = {.expire = 200000,
+                         .stall = 100000,
+                         .jump = 200000,
+                         .die = 8000,
+                         .die_at = 30000,
+                         .stop_at = 12000,
+                         .reopen = 4000,
+                         .lose_tail = 600,
+                         .rebuild = 300},
+};
+
+static const uint8_t safety_weights[STEP_TABLE] = {
+    [STEP_ACQUIRE] = 13, [STEP_RENEW] = 10,   [STEP_CHECKPOINT] = 13,   [STEP_COMPLETE] = 8,
+    [STEP_PARK] = 3,     [STEP_UNPARK] = 2,   [STEP_SPLIT_REPLACE] = 4, [STEP_SPLIT_RESIDUAL] = 4,
+    [STEP_REPLAY] = 2,   [STEP_CONFLICT] = 2, [STEP_ZOMBIE] = 3,        [STEP_CLAIM] = 3,
+    [STEP_SESSION] = 8,  [STEP_ADVANCE] = 9,  [STEP_PAUSE] = 8,         [STEP_RESUME] = 6,
+    [STEP_END_RUN] = 2,
+};
+
+static const uint8_t liveness_weights[STEP_TABLE] = {
+    [STEP_ACQUIRE] = 30,  [STEP_RENEW] = 10,   [STEP_CHECKPOINT] = 15,
+    [STEP_COMPLETE] = 30, [STEP_ADVANCE] = 10, [STEP_RESUME] = 5,
+};
+
+/* What the table has no weight for, besides the operations and at every level. */
+static const struct {
+    enum step_kind kind;
+    uint32_t ppm;
+} besides[] = {
+    {STEP_RELEASE, 30000}, {STEP_ADD_SHARDS, 6000}, {STEP_REGISTER, 4000},
+    {STEP_LOOK, 15000},    {STEP_SWEEP, 15000},     {STEP_TEND, 5000},
+};
+
+const char *step_name(enum step_kind kind)
+{
+    static const char *const names[STEP_KINDS] = {
+        "acquire",
+        "renew",
+        "checkpoint",
+        "complete",
+        "park",
+        "unpark",
+        "split",
+        "residual",
+        "replay",
+        "conflict",
+        "zombie",
+        "claim",
+        "session",
+        "advance",
+        "pause",
+        "resume",
+        "end_run",
+        "release",
+        "add_shards",
+        "register",
+        "look",
+        "sweep",
+        "tend",
+        "expire",
+        "stall",
+        "jump",
+        "die",
+        "die_at_a_point",
+        "stop_at_a_point",
+        "reopen",
+        "lose_tail",
+        "lose_region",
+        "zombie_preamble",
+        "overload",
+        "measure",
+        "calm",
+    };
+    return names[kind];
+}
+
+static void add(struct plan *p, enum step_kind kind, uint32_t worker, bool calm)
+{
+    if (p->count % 4096 == 0) {
+        p->steps = realloc(p->steps, (p->count + 4096) * sizeof(*p->steps));
+        if (p->steps == NULL) {
+            abort();
+        }
+    }
+    p->steps[p->count] = (struct step){
+        .number = p->count + 1, .kind = (uint8_t)kind, .worker = (uint8_t)worker, .calm = calm};
+    p->count++;
+}
+
+static enum step_kind draw(struct chacha *c, const uint8_t *weights)
+{
+    uint32_t n = chacha_below(c, 100);
+    unsigned kind = 0;
+    while (n >= weights[kind]) {
+        n -= weights[kind++];
+    }
+    return (enum step_kind)kind;
+}
+
+static void add_faults(struct plan *p, struct chacha *c, const struct sim_config *config)
+{
+    const struct rates *r = &rates[config->level];
+    const struct {
+        enum step_kind kind;
+        uint32_t ppm;
+    } faults[] = {
+        {STEP_EXPIRE, r->expire},   {STEP_STALL, r->stall},   {STEP_JUMP, r->jump},
+        {STEP_DIE, r->die},         {STEP_REOPEN, r->reopen}, {STEP_LOSE_TAIL, r->lose_tail},
+        {STEP_REBUILD, r->rebuild}, {STEP_DIE_AT, r->die_at}, {STEP_STOP_AT, r->stop_at},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        uint32_t worker = chacha_below(c, config->workers);
+        bool inside = faults[i].kind == STEP_DIE_AT || faults[i].kind == STEP_STOP_AT;
+        if (chacha_ppm(c, faults[i].ppm) && !(inside && config->no_points)) {
+            add(p, faults[i].kind, worker, false);
+        }
+    }
+}
+
+void plan_make(struct plan *p, const struct sim_config *config)
+{
+    struct chacha c;
+    chacha_seed(&c, config->seed, 0);
+    *p = (struct plan){0};
+    add(p, STEP_PREAMBLE, 0, false);
+    for (uint32_t i = 0; i < config->ops; i++) {
+        if (i >= 5) {
+            add_faults(p, &c, config);
+        }
+        for (size_t k = 0; k < sizeof(besides) / sizeof(besides[0]); k++) {
+            uint32_t worker = chacha_below(&c, config->workers);
+            if (chacha_ppm(&c, besides[k].ppm)) {
+                add(p, besides[k].kind, worker, false);
+            }
+        }
+        uint32_t worker = chacha_below(&c, config->workers);
+        add(p, draw(&c, safety_weights), worker, false);
+        if (config->overload != OVERLOAD_NONE && i == config->ops / 2) {
+            add(p, STEP_OVERLOAD, 0, false);
+        }
+        if (config->overload != OVERLOAD_NONE && i == config->ops / 2 + 100) {
+            add(p, STEP_MEASURE, 0, false);
+        }
+    }
+    add(p, STEP_CALM, 0, true);
+    for (uint32_t i = 0; i < config->liveness; i++) {
+        uint32_t worker = chacha_below(&c, config->workers);
+        add(p, draw(&c, liveness_weights), worker, true);
+    }
+}
+
+void plan_free(struct plan *p)
+{
+    free(p->steps);
+    *p = (struct plan){0};
+}

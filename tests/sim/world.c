@@ -1,0 +1,309 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "handle.h"
+#include "point.h"
+#include "reap.h"
+#include "record.h"
+#include "sim.h"
+
+#define STREAM_BYTES 65536u
+
+/* --- failing --- */
+
+void sim_fail(struct world *w, const char *kind, const char *format, ...)
+{
+    struct sim_report *r = w->report;
+    if (!r->failed) {
+        va_list args;
+        r->failed = true;
+        snprintf(r->kind, sizeof(r->kind), "%s", kind);
+        va_start(args, format);
+        vsnprintf(r->what, sizeof(r->what), format, args);
+        va_end(args);
+    }
+    longjmp(w->failed, 1);
+}
+
+void sim_trace(const struct world *w, const char *format, ...)
+{
+    if (w->config->trace != NULL) {
+        va_list args;
+        va_start(args, format);
+        fprintf(w->config->trace, "%6u t=%-8" PRIu64 " ", w->step.number, w->now);
+        vfprintf(w->config->trace, format, args);
+        fputc('\n', w->config->trace);
+        va_end(args);
+    }
+}
+
+static void on_violation(void *context, enum rule rule, const char *what)
+{
+    struct world *w = context;
+    struct sim_report *r = w->report;
+    if ((w->config->judges & JUDGE_CHECKER) == 0) {
+        return;
+    }
+    r->violations[rule]++;
+    if (!w->config->keep_going) {
+        sim_fail(w, rule_name(rule), "%s", what);
+    }
+    if (!r->failed) {
+        r->failed = true;
+        snprintf(r->kind, sizeof(r->kind), "%s", rule_name(rule));
+        snprintf(r->what, sizeof(r->what), "%s", what);
+    }
+}
+
+/* --- the stream of events: fixed records, little-endian, hashed in pages --- */
+
+static void hash_page(struct world *w, uint32_t len)
+{
+    uint64_t was = w->report->stream_hash;
+    for (int i = 0; i < 8; i++) {
+        w->stream[i] = (uint8_t)(was >> (8 * i));
+    }
+    w->report->stream_hash =
+        rf_hash64("ringfence/sim/stream/v1", (rf_bytes){.data = w->stream, .len = len});
+    if (w->config->events != NULL) {
+        fwrite(w->stream + 8, 1, len - 8, w->config->events);
+    }
+    w->report->stream_bytes += len - 8;
+    w->stream_used = 8;
+}
+
+void world_emit(struct world *w, uint32_t kind, uint32_t who, uint32_t a, uint64_t b, uint64_t c,
+                uint64_t d)
+{
+    const uint64_t words[6] = {
+        (uint64_t)w->step.number << 32 | kind << 16 | who << 8 | (a & 255), w->now, b, c, d, 0};
+    if (w->stream_used + 40 > STREAM_BYTES) {
+        hash_page(w, w->stream_used);
+    }
+    uint8_t *p = w->stream + w->stream_used;
+    for (int k = 0; k < 5; k++) {
+        for (int i = 0; i < 8; i++) {
+            *p++ = (uint8_t)(words[k] >> (8 * i));
+        }
+    }
+    w->stream_used += 40;
+}
+
+void world_end_stream(struct world *w)
+{
+    if (w->stream_used > 8) {
+        hash_page(w, w->stream_used);
+    }
+}
+
+/* --- handles --- */
+
+static uint64_t tell_time(void *context)
+{
+    return ((const struct world *)context)->now;
+}
+
+static rf_store *enter(struct world *w)
+{
+    rf_store *store = NULL;
+    rf_detail detail;
+    const rf_options options = {
+        .create = true,
+        .max_shards = w->model.max_shards,
+        .max_tenant_shards = w->model.max_tenant_shards,
+        .max_bytes = 32u << 20,
+        .max_runs = 4 * SIM_TENANTS * SIM_RUN_IDS,
+        .max_members = 2 * SIM_WORKERS_MAX + 8,
+        .claim_cooldown = w->model.cooldown,
+        .busy_timeout = 1,
+        .manual = true,
+        .clock = tell_time,
+        .clock_context = w,
+        .region_path = w->region,
+    };
+    rf_status status = rf_open(w->directory, &options, &store, &detail);
+    if (status != RF_OK) {
+        char words[256];
+        rf_explain(status, &detail, words, sizeof(words));
+        sim_fail(w, "error", "the store can't be opened: %s", words);
+    }
+    return store;
+}
+
+static void enter_worker(struct world *w, uint32_t worker)
+{
+    w->workers[worker].handle = enter(w);
+    w->workers[worker].member = ++w->next_member;
+}
+
+/* What a worker held it may still believe to hold. */
+static void drop_held(struct worker *k)
+{
+    for (uint32_t i = 0; i < k->held_count; i++) {
+        k->old[k->old_next++ % SIM_OLD] = k->held[i];
+        k->old_count += k->old_count < SIM_OLD;
+    }
+    k->held_count = 0;
+}
+
+/* The handle's process is gone, at whatever instruction it was; nothing is said to the store. */
+static void forget(rf_store *store)
+{
+    struct rf_handle *h = rf_handle_of(store);
+    rf_declare_dead(h->map, h->actor.slot);
+    rf_region_close(h->map);
+    free(h->copy);
+    free(h);
+}
+
+void world_die(struct world *w, uint32_t worker)
+{
+    struct worker *k = &w->workers[worker];
+    forget(k->handle);
+    w->dead[w->dead_count++] = k->member;
+    checker_member_gone(&w->checker, k->member);
+    drop_held(k);
+    enter_worker(w, worker);
+    w->report->deaths++;
+    if (w->dead_count > SIM_WORKERS_MAX / 2) {
+        world_tend(w, w->overseer);
+    }
+}
+
+void world_tend(struct world *w, rf_store *by)
+{
+    rf_status status = rf_tend(by, w->now);
+    if (status != RF_OK) {
+        sim_fail(w, "error", "rf_tend: %s", rf_status_name(status));
+    }
+    for (uint32_t i = 0; i < w->dead_count; i++) {
+        w->report->events[RF_EVENT_OWNER_LOST] += model_owner_lost(&w->model, w->dead[i]);
+    }
+    w->dead_count = 0;
+    w->unsettled = 0;
+}
+
+void world_reopen(struct world *w, uint32_t worker)
+{
+    struct worker *k = &w->workers[worker];
+    checker_member_gone(&w->checker, k->member);
+    w->death.here = w->death.armed;
+    if (setjmp(w->death.jump) == 0) {
+        rf_close(k->handle);
+        w->report->events[RF_EVENT_OWNER_LOST] += model_owner_lost(&w->model, k->member);
+    } else {
+        /* It died while it was leaving. */
+        w->report->deaths_at_points++;
+        forget(k->handle);
+        w->dead[w->dead_count++] = k->member;
+        world_tend(w, w->overseer);
+    }
+    w->death.here = w->death.armed = false;
+    rf_point_on_hit = NULL;
+    drop_held(k);
+    enter_worker(w, worker);
+}
+
+/* --- opening and closing it all --- */
+
+void world_open(struct world *w, const struct sim_config *config, struct sim_report *report)
+{
+    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    w->config = config;
+    w->report = report;
+    w->now = 1000;
+    w->stream = malloc(STREAM_BYTES);
+    w->stream_used = 8;
+    snprintf(w->directory, sizeof(w->directory), "%s/ringfence-sim-XXXXXX", root);
+    if (w->stream == NULL || mkdtemp(w->directory) == NULL) {
+        sim_fail(w, "error", "no directory in %s: errno %d", root, errno);
+    }
+    snprintf(w->region, sizeof(w->region), "%s/region", w->directory);
+    snprintf(report->directory, sizeof(report->directory), "%s", w->directory);
+    for (uint32_t t = 0; t < SIM_TENANTS; t++) {
+        memset(w->tenants[t].bytes, (int)(0x41 + t), sizeof(w->tenants[t].bytes));
+    }
+    model_init(&w->model, 5 * config->shards + 40, 4 * config->shards + 20, config->cooldown);
+    checker_init(&w->checker, config->false_rule ? 1000 : config->cooldown, on_violation, w);
+    w->overseer = enter(w);
+    for (uint32_t i = 0; i < config->workers; i++) {
+        enter_worker(w, i);
+    }
+}
+
+static void leave_all(struct world *w, bool kindly)
+{
+    for (uint32_t i = 0; i < w->config->workers; i++) {
+        if (w->workers[i].handle != NULL) {
+            if (kindly || (i % 2 == 0)) {
+                rf_close(w->workers[i].handle);
+            } else {
+                forget(w->workers[i].handle);
+            }
+            w->workers[i].handle = NULL;
+        }
+    }
+    if (w->overseer != NULL) {
+        rf_close(w->overseer);
+        w->overseer = NULL;
+    }
+}
+
+/* The memory is gone, as after a reboot; the directory remembers how often that happened. */
+void world_rebuild(struct world *w)
+{
+    world_tend(w, w->overseer);
+    leave_all(w, chacha_percent(&w->rng, 50));
+    if (unlink(w->region) != 0) {
+        sim_fail(w, "error", "the region can't be unlinked: errno %d", errno);
+    }
+    observe_forget(w);
+    w->dead_count = 0;
+    w->overseer = enter(w);
+    rf_inspection seen;
+    if (rf_inspect(w->overseer, &seen, NULL) != RF_OK || seen.incarnation <= w->incarnation) {
+        sim_fail(w, "error", "a rebuilt region did not raise the incarnation");
+    }
+    w->incarnation = seen.incarnation;
+    model_rebuild(&w->model, w->incarnation);
+    checker_recovered(&w->checker);
+    for (uint32_t i = 0; i < w->config->workers; i++) {
+        drop_held(&w->workers[i]);
+        enter_worker(w, i);
+    }
+    w->report->rebuilds++;
+}
+
+/*
+ * The hook for stores with a log: everything that was not synced is lost, and the store is recovered
+ * cold. A volatile store has no log; there the step does nothing.
+ */
+void world_lose_tail(struct world *w)
+{
+    (void)w;
+}
+
+void world_close(struct world *w)
+{
+    rf_point_on_hit = NULL;
+    if (!w->report->failed) {
+        leave_all(w, true); /* else anything may be in the middle of anything */
+    }
+    unlink(w->region);
+    char path[128];
+    static const char *const files[] = {"lock", "store"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", w->directory, files[i]);
+        unlink(path);
+    }
+    rmdir(w->directory);
+    w->report->directory[0] = 0;
+    observe_forget(w);
+    model_free(&w->model);
+    checker_free(&w->checker);
+    free(w->stream);
+}
