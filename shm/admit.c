@@ -9,6 +9,18 @@
 #define LOAD(word)         atomic_load_explicit(&(word), memory_order_acquire)
 #define LOAD_RELAXED(word) atomic_load_explicit(&(word), memory_order_relaxed)
 
+uint64_t rf_log_activity(const struct rf_map *map)
+{
+    uint64_t sum = 0;
+    uint32_t used = LOAD(map->header->members_used);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        if (rf_slot_was_used(map, slot)) {
+            sum += rf_lane_end(&rf_slot_at(map, slot)->lane);
+        }
+    }
+    return sum;
+}
+
 uint64_t rf_log_last(const struct rf_map *map)
 {
     uint64_t last = 0;
@@ -94,15 +106,11 @@ void rf_log_note_slow(struct rf_actor *actor)
 {
     struct rf_map *map = actor->map;
     uint64_t end = LOAD_RELAXED(actor->me->lane.end);
-    bool poke = false;
     if (end >= actor->lane_nudge) {
         actor->lane_nudge = end + (map->lane_mask + 1) / NUDGES;
         atomic_store(&map->flush_now, true);
-        poke = true;
     }
-    if (!atomic_exchange(&map->flush_wanted, true) || poke) {
-        rf_guardian_hurry(map);
-    }
+    rf_guardian_hurry(map);
 }
 
 void rf_log_resume(struct rf_actor *actor)

@@ -27,12 +27,13 @@ static inline rf_status rf_log_admit(struct rf_actor *actor, bool ending, rf_det
     return rf_log_admit_slow(actor, ending, detail);
 }
 
-/* After a commit: what nobody waits for has to be written by somebody. No system call while the guardian is
- * awake and the lane is not filling up. */
+/* After a commit: what nobody waits for has to be written by somebody. No system call while some guardian is at
+ * it and the lane is not filling up. The commit is seq_cst, so that a flusher who leaves sees it, or is seen to
+ * have left. */
 void rf_log_note_slow(struct rf_actor *actor);
 static inline void rf_log_note(struct rf_actor *actor)
 {
-    if (!atomic_load_explicit(&actor->map->flush_wanted, memory_order_relaxed) ||
+    if (atomic_load_explicit(&actor->map->header->flusher, memory_order_relaxed) == 0 ||
         atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed) >= actor->lane_nudge) {
         rf_log_note_slow(actor);
     }
@@ -41,6 +42,8 @@ static inline void rf_log_note(struct rf_actor *actor)
 /* A lane goes on under a new owner. */
 void rf_log_resume(struct rf_actor *actor);
 
+/* A number that changes whenever anybody commits anything. */
+uint64_t rf_log_activity(const struct rf_map *map);
 /* The last epoch in which anybody has committed anything. */
 uint64_t rf_log_last(const struct rf_map *map);
 

@@ -19,6 +19,16 @@ static inline uint64_t rf_monotonic_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
+/* Between two looks at a word that somebody is about to change. */
+static inline void rf_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 static inline long rf_futex_wake(rf_word32 *word, int count)
 {
     return syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);

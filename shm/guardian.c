@@ -14,9 +14,10 @@
 #include "snapshot.h"
 #include "sweep.h"
 
-#define WATCH_MAX 120u
-#define SLEEP_NS  2000000000ull
-#define RETRY_NS  10000000ull
+#define WATCH_MAX       120u
+#define SLEEP_NS        2000000000ull
+#define RETRY_NS        10000000ull
+#define FLUSHER_LATE_NS 500000000ull
 
 enum request_kind { REQUEST_JOIN, REQUEST_LEAVE, REQUEST_ABANDON, REQUEST_STOP };
 
@@ -57,6 +58,7 @@ struct rf_guardian {
     struct chore snapshot;
     uint64_t tick_at; /* monotonic */
     uint64_t seen;    /* the last epoch with records, at the last tick */
+    uint64_t activity;
 };
 
 /* --- the thread --- */
@@ -217,39 +219,75 @@ static void take_snapshot(struct chore *c)
     rf_snapshot_take(&c->guardian->actor, c->logger, NULL);
 }
 
+/* One guardian of the store at a time is the flusher; one that was not heard of for long is replaced. */
+static bool is_flusher(struct rf_guardian *g, uint64_t now)
+{
+    struct rf_header *h = g->map->header;
+    uint64_t who = atomic_load(&h->flusher);
+    if (who == g->actor.id) {
+        return true;
+    }
+    bool needed = who == 0 || rf_id_gone(g->map, (uint32_t)who) ||
+                  now > atomic_load(&h->flusher_at) + FLUSHER_LATE_NS + 10 * h->flush_ns;
+    bool work = rf_log_last(g->map) > atomic_load(&h->durable) ||
+                atomic_load(&h->log_vouched) < atomic_load(&h->log_content);
+    if (!needed || !work || !atomic_compare_exchange_strong(&h->flusher, &who, g->actor.id)) {
+        return false;
+    }
+    atomic_store(&h->flusher_at, now);
+    g->seen = 0;
+    g->activity = UINT64_MAX;
+    g->tick_at = now;
+    return true;
+}
+
+/* Nothing came for a whole tick. */
+static void stop_flushing(struct rf_guardian *g)
+{
+    struct rf_header *h = g->map->header;
+    uint64_t me = g->actor.id;
+    rf_log_close(g->actor.logger, NULL);
+    /* seq_cst: who commits after this finds nobody at it; who did before is seen below. */
+    if (atomic_compare_exchange_strong(&h->flusher, &me, 0) &&
+        rf_log_activity(g->map) != g->activity) {
+        uint64_t nobody = 0;
+        atomic_compare_exchange_strong(&h->flusher, &nobody, g->actor.id);
+    }
+}
+
 /* What nobody waits for is written after half an interval at the earliest and a whole one at the latest;
- * what others wait for they write themselves. */
-static void tend_log(struct rf_guardian *g)
+ * what others wait for they write themselves. Returns when to come back. */
+static uint64_t tend_log(struct rf_guardian *g)
 {
     struct rf_map *map = g->map;
+    struct rf_header *h = map->header;
     uint64_t now = rf_monotonic_ns();
-    if (!atomic_load(&map->flush_wanted) && !atomic_load(&map->flush_now)) {
-        return;
+    if (atomic_exchange(&map->flush_now, false)) {
+        rf_log_wait(g->actor.logger, rf_log_last(map), NULL);
     }
-    bool hurry = atomic_exchange(&map->flush_now, false);
-    uint64_t last = rf_log_last(map);
-    if (hurry) {
-        rf_log_wait(g->actor.logger, last, NULL);
-    } else if (now < g->tick_at) {
-        return;
-    } else if (g->seen > atomic_load(&map->header->durable)) {
+    if (!is_flusher(g, now)) {
+        return UINT64_MAX;
+    }
+    if (now < g->tick_at) {
+        return g->tick_at;
+    }
+    atomic_store(&h->flusher_at, now);
+    uint64_t activity = rf_log_activity(map), last = rf_log_last(map);
+    if (g->seen > atomic_load(&h->durable)) {
         rf_log_wait(g->actor.logger, g->seen, NULL);
-    } else if (g->seen == last) {
-        /* Nothing came for a whole tick. */
-        rf_log_close(g->actor.logger, NULL);
-        atomic_store(&map->flush_wanted, false);
-        if (rf_log_last(map) != last) {
-            atomic_store(&map->flush_wanted, true);
-        }
+    } else if (activity == g->activity) {
+        stop_flushing(g);
     }
     g->seen = last;
-    g->tick_at = rf_monotonic_ns() + map->header->flush_ns / 2;
+    g->activity = activity;
+    g->tick_at = rf_monotonic_ns() + h->flush_ns / 2;
     if (rf_log_needs_room(map)) {
         start_chore(g, &g->room, make_room);
     }
     if (rf_snapshot_due(map)) {
         start_chore(g, &g->snapshot, take_snapshot);
     }
+    return atomic_load(&h->flusher) == g->actor.id ? g->tick_at : UINT64_MAX;
 }
 
 static rf_status begin_log(struct rf_guardian *g, rf_detail *detail)
@@ -257,8 +295,6 @@ static rf_status begin_log(struct rf_guardian *g, rf_detail *detail)
     if (g->map->header->sealing == 0) {
         return RF_OK;
     }
-    /* The dead may have left something that is not written. */
-    atomic_store(&g->map->flush_wanted, true);
     return rf_logger_make(g->map, g->actor.id, &g->actor.logger, detail);
 }
 
@@ -272,6 +308,8 @@ static void end_log(struct rf_guardian *g)
     if (rf_log_wait(g->actor.logger, rf_log_last(g->map), NULL) == RF_OK) {
         rf_log_close(g->actor.logger, NULL);
     }
+    uint64_t me = g->actor.id;
+    atomic_compare_exchange_strong(&g->map->header->flusher, &me, 0);
     struct rf_logger *loggers[] = {g->room.logger, g->snapshot.logger, g->actor.logger};
     for (unsigned i = 0; i < 3; i++) {
         if (loggers[i] != NULL) {
@@ -291,10 +329,8 @@ static void guard(struct rf_guardian *g)
         bool clean = rf_sweep_all(&g->actor, rf_region_now(g->map));
         uint64_t due = renew_kept(g);
         if (g->actor.logger != NULL) {
-            tend_log(g);
-            if (atomic_load(&g->map->flush_wanted) && g->tick_at < due) {
-                due = g->tick_at;
-            }
+            uint64_t tick = tend_log(g);
+            due = tick < due ? tick : due;
         }
         uint32_t words = build_watch(g, poke, watch);
         if (words == 0 && clean) {

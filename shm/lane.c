@@ -18,7 +18,7 @@ uint64_t rf_lane_commit_sealed(struct rf_actor *actor, struct rf_lane_draft *dra
         if (word >> RF_LANE_OFFSET_BITS <= epoch &&
             atomic_compare_exchange_strong_explicit(&lane->word, &word,
                                                     epoch << RF_LANE_OFFSET_BITS | moved,
-                                                    memory_order_acq_rel, memory_order_relaxed)) {
+                                                    memory_order_seq_cst, memory_order_relaxed)) {
             return epoch;
         }
     }

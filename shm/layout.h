@@ -412,12 +412,14 @@ struct rf_header {
     /* What every logged operation looks at. */
     rf_word32 condemned RF_ALIGNED(RF_LINE); /* errno + 1: a write failed, memory and disk differ */
     rf_word32 log_short; /* the next segment could not be made: no room on the disk */
+    rf_word64 flusher;   /* member id of the guardian that writes what nobody waits for; 0: idle */
 
     rf_word64 log_made RF_ALIGNED(RF_LINE); /* segments below this number exist */
     rf_word64 filler;                       /* member id of who makes the next one, 0: nobody */
     rf_word64 snapshotter;                  /* member id of who takes a snapshot, 0: nobody */
     rf_word64 snapshot_epoch;               /* replay would begin there; 0: there is none */
     rf_word64 snapshot_position;            /* of the log's end when the newest one was begun */
+    rf_word64 flusher_at;                   /* when the flusher looked last, monotonic ns */
     rf_word64 log_lanes;   /* lanes in a recent batch: how much waiting together pays */
     rf_word64 log_content; /* the last epoch that had records */
     rf_word64 log_vouched; /* a batch on the disk says that everything up to here was durable */

@@ -16,6 +16,7 @@
 #define DEPTH_MAX     8u
 #define CROWD         32u /* lanes in a batch, times depth: more in flight only cuts them smaller */
 #define GATHER_YIELDS 4u
+#define PATIENCE      200u       /* looks at a batch that somebody is just computing */
 #define AHEAD         2u         /* segments that are made before they are needed, at least */
 #define AHEAD_BYTES   (1u << 20) /* and bytes */
 #define LEASE_BYTES   512u       /* of log to end a lease, with short keys */
@@ -392,6 +393,35 @@ static void gather(const struct rf_map *map, uint64_t epoch)
     }
 }
 
+/* Where batch `epoch` begins: the end of the one before it, whose writer may have been stopped before he could
+ * say; then it is computed here, and left to others to write. */
+static rf_status find_before(struct rf_logger *l, uint64_t epoch, struct rf_log_end *before,
+                             bool *there, rf_detail *detail)
+{
+    struct rf_map *map = l->map;
+    uint64_t durable = LOAD(map->header->durable);
+    *there = rf_entry_end(map, durable, before);
+    for (uint64_t e = durable + 1; *there && e < epoch; e++) {
+        struct rf_log_end end;
+        for (unsigned spin = 0; spin < PATIENCE && !rf_entry_end(map, e, &end); spin++) {
+            rf_pause();
+        }
+        if (!rf_entry_end(map, e, &end)) {
+            struct rf_batch_header b;
+            bool late;
+            rf_status status = rf_batch_compose(&l->batcher, e, before, &b, &late, detail);
+            if (status != RF_OK) {
+                return status;
+            }
+            end = (struct rf_log_end){.epoch = e, .position = b.position + b.bytes};
+            memcpy(end.hash, b.hash, sizeof(end.hash));
+            *there = !late && rf_entry_publish(map, &end);
+        }
+        *before = end;
+    }
+    return RF_OK;
+}
+
 /* Does the next thing that brings `epoch` closer to the disk; *idle: others have it in hand. */
 static rf_status advance(struct rf_logger *l, uint64_t epoch, bool *idle, rf_detail *detail)
 {
@@ -406,12 +436,12 @@ static rf_status advance(struct rf_logger *l, uint64_t epoch, bool *idle, rf_det
         if (rf_entry_done(map, e) || in_good_hands(map, e, now)) {
             continue;
         }
-        if (!rf_entry_end(map, e - 1, &before)) {
-            /* Its predecessor is being computed, or everything has moved on. */
-            sched_yield();
-            return RF_OK;
-        }
         take_in_hand(l, e);
+        bool there;
+        rf_status known = find_before(l, e, &before, &there, detail);
+        if (known != RF_OK || !there) {
+            return known; /* everything has moved on */
+        }
         rf_status status = write_batch(l, e, &before, detail);
         uint32_t mask = move_durable(map);
         if (mask != 0) {

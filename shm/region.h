@@ -42,8 +42,7 @@ struct rf_map {
     ino_t inode;
     struct rf_guardian *guardian; /* NULL until a handle wants one */
     uint32_t guarded;             /* handles that hang on it */
-    _Atomic bool flush_wanted;    /* something was logged since the guardian looked last */
-    _Atomic bool flush_now;       /* a lane is filling up */
+    _Atomic bool flush_now;       /* a lane of this process is filling up */
     struct rf_map *next;
 
     /* What the header says about the sections that every call touches, at hand. */
