@@ -215,9 +215,8 @@ static bool goes_on(struct rf_disk *disk, struct rf_disk_part *part, ssize_t res
         disk->direct_proven = disk->direct_proven || part->direct;
         return false;
     }
-    done -=
-        done %
-        RF_LOG_BLOCK; /* the rest is a direct write as well; a block written twice is the same */
+    /* The rest is a direct write as well, and a block that is written twice is the same. */
+    done -= done % RF_LOG_BLOCK;
     part->stalls = done == part->done ? part->stalls + 1 : 0;
     part->done = done;
     if (part->stalls == STALLS_MAX) {
