@@ -1,0 +1,197 @@
+/* Durable operations that are waited for, one by one. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "log.h"
+
+#define BLOCK     4096u
+#define RAW_BYTES (32u << 20)
+#define ROUNDS    3u
+
+/* --- the floor --- */
+
+struct raw {
+    int fd;
+    void *block;
+    off_t at;
+};
+
+/* A file that is written already: only then does a write not change what the file system knows. */
+static void *raw_begin(void *argument, uint32_t number)
+{
+    struct raw *r = calloc(1, sizeof(*r));
+    char path[256];
+    (void)argument;
+    snprintf(path, sizeof(path), "%s/raw.%u", place, number);
+    assert(r != NULL && posix_memalign(&r->block, BLOCK, 1u << 20) == 0);
+    memset(r->block, 1, 1u << 20);
+    r->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600);
+    if (r->fd < 0) { /* the file system refuses O_DIRECT, for us as well */
+        r->fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    }
+    for (off_t at = 0; at < RAW_BYTES; at += 1 << 20) {
+        ssize_t n = pwrite(r->fd, r->block, 1u << 20, at);
+        assert(n == 1 << 20);
+    }
+    int rc = fsync(r->fd);
+    assert(rc == 0);
+    return r;
+}
+
+static void raw_step(void *context)
+{
+    struct raw *r = context;
+    struct iovec v = {.iov_base = r->block, .iov_len = BLOCK};
+    ssize_t n = pwritev2(r->fd, &v, 1, r->at, RWF_DSYNC);
+    if (n != (ssize_t)BLOCK) {
+        perror("raw write");
+        abort();
+    }
+    r->at = (r->at + BLOCK) % RAW_BYTES;
+}
+
+/* --- ours --- */
+
+struct worker {
+    rf_store *store;
+    rf_tenant tenant;
+    rf_lease lease;
+    uint32_t index;
+    uint64_t number;
+};
+
+static void *worker_begin(void *argument, uint32_t number)
+{
+    struct worker *w = calloc(1, sizeof(*w));
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    rf_options o = field_options("waiting");
+    rf_result result = {0};
+    rf_detail detail = {0};
+    (void)argument;
+    assert(w != NULL);
+    must(rf_open(field_directory("waiting"), &o, &w->store, &detail), &detail, "opening");
+    memset(w->tenant.bytes, 7, sizeof(w->tenant.bytes));
+    w->index = number;
+    w->number = rf_now(w->store);
+    must(rf_acquire(w->store, rf_now(w->store), &w->tenant, 1, number + 1, number, RF_BOUND, &grant,
+                    &result),
+         &result.detail, "acquire");
+    w->lease = grant.lease;
+    return w;
+}
+
+static void worker_step(void *context)
+{
+    struct worker *w = context;
+    uint8_t key[FARM_KEY_LEN];
+    rf_result result = {.durability = RF_WAIT};
+    farm_key(key, w->index, ++w->number);
+    const rf_cursor cursor = {.key = {key, sizeof(key)}};
+    must(rf_checkpoint(w->store, rf_now(w->store), &w->tenant, &w->lease, &cursor,
+                       rf_new_op(w->store), &result),
+         &result.detail, "checkpoint");
+    if (result.outcome != RF_EXECUTED || rf_durable(w->store) < result.epoch) {
+        abort();
+    }
+    if (w->number % 1024 == 0) {
+        must(rf_renew(w->store, rf_now(w->store), &w->tenant, &w->lease, NULL), NULL, "renew");
+    }
+}
+
+/* --- rows --- */
+
+static double median3(double *v)
+{
+    return bench_quantile(v, ROUNDS, 0.5);
+}
+
+static void skipped(const char *name, const char *why)
+{
+    if (options.json) {
+        printf("{\"bench\":\"log\",\"row\":\"%s\",\"skipped\":\"%s\"}\n", name, why);
+    } else {
+        printf("%-44s skipped: %s\n", name, why);
+    }
+}
+
+/* In turn, so that whatever slows the disk for a while slows all of them. */
+static void against_peers(const struct crowd_work *ours, uint32_t processes)
+{
+    const char *why_redis = NULL, *why_sqlite = NULL;
+    char names[3][64];
+    double mine[ROUNDS], redis[ROUNDS], sqlite[ROUNDS], to_redis[ROUNDS], to_sqlite[ROUNDS];
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        mine[i] = crowd_rate(ours, processes, 1.0);
+        const struct crowd_work *peer = redis_start(&why_redis);
+        redis[i] = peer == NULL ? 0 : crowd_rate(peer, processes, 1.0);
+        redis_stop();
+        peer = sqlite_start(&why_sqlite);
+        sqlite[i] = peer == NULL ? 0 : crowd_rate(peer, processes, 1.0);
+        sqlite_stop();
+        to_redis[i] = redis[i] > 0 ? mine[i] / redis[i] : 0;
+        to_sqlite[i] = sqlite[i] > 0 ? mine[i] / sqlite[i] : 0;
+    }
+    snprintf(names[0], sizeof(names[0]), "%u processes, each waiting", processes);
+    snprintf(names[1], sizeof(names[1]), "  ours over Redis (AOF always, SET)");
+    snprintf(names[2], sizeof(names[2]), "  ours over SQLite (WAL, FULL)");
+    struct bench_case rows[] = {{.name = names[0], .unit = "ops/s", .value = median3(mine)}};
+    report(rows, 1);
+    if (why_redis == NULL) {
+        struct bench_case row = {.name = names[1],
+                                 .unit = "ops/s",
+                                 .ratio_to = "Redis",
+                                 .value = median3(redis),
+                                 .ratio = median3(to_redis),
+                                 .kind = BENCH_AT_LEAST,
+                                 .goal = 1.3};
+        report(&row, 1);
+    } else {
+        skipped(names[1], why_redis);
+    }
+    if (why_sqlite == NULL) {
+        struct bench_case row = {.name = names[2],
+                                 .unit = "ops/s",
+                                 .ratio_to = "SQLite",
+                                 .value = median3(sqlite),
+                                 .ratio = median3(to_sqlite),
+                                 .kind = BENCH_AT_LEAST,
+                                 .goal = 3};
+        report(&row, 1);
+    } else {
+        skipped(names[2], why_sqlite);
+    }
+}
+
+void measure_waiting(void)
+{
+    if (!bench_wanted(&options, "waiting")) {
+        return;
+    }
+    const struct crowd_work raw = {.begin = raw_begin, .step = raw_step};
+    const struct crowd_work ours = {.begin = worker_begin, .step = worker_step};
+    double floor[ROUNDS], mine[ROUNDS], ratio[ROUNDS];
+    field_make("waiting", 256, NULL);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        floor[i] = 1e6 / crowd_rate(&raw, 1, 1.0);
+        mine[i] = 1e6 / crowd_rate(&ours, 1, 1.0);
+        ratio[i] = mine[i] / floor[i];
+    }
+    struct bench_case rows[] = {
+        {.name = "raw write, O_DIRECT + DSYNC, 4 KiB", .unit = "us", .value = median3(floor)},
+        {.name = "1 process, waiting for every operation",
+         .unit = "us",
+         .ratio_to = "raw write",
+         .value = median3(mine),
+         .ratio = median3(ratio),
+         .kind = BENCH_AT_MOST,
+         .goal = 1.15},
+    };
+    report(rows, COUNT(rows));
+    against_peers(&ours, 8);
+    against_peers(&ours, 64);
+    field_destroy("waiting");
+}
