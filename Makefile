@@ -24,7 +24,8 @@ demo: deps ## build and run the demo
 test: ## build and test all: gcc, clang, sanitizers, package (QUICK=1: gcc only)
 	@tests/run-all
 
-bench: deps ## build and run every benchmark (ARGS=... goes to each)
+bench: ## build and run every benchmark (ARGS=... goes to each)
+	@cmake/deps.sh bench
 	@cmake/build.sh gcc
 	@found=; for source in bench/bench_*.c; do \
 	    name=$${source#bench/bench_}; name=$${name%.c}; \

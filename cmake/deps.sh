@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Brings what the build needs and is not here yet, and nothing else.
 #
-#   cmake/deps.sh [all | lib | format]
+#   cmake/deps.sh [all | lib | bench | format]
 #
 #   all     (default) to build and test everything
 #   lib     only to build and install the library and the command
+#   bench   all, and the peers that the benchmarks compare with
 #   format  clang-format
 #
 # Tools and libraries are installed with apt-get, which needs root or sudo. BLAKE3 and Unity have no
@@ -33,9 +34,12 @@ all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libn
                   clang libclang-rt-dev strace valgrind libpcre2-dev ripgrep python3-jsonschema
                   $(matching_engine) tmux procps util-linux"
         sources="blake3 unity" ;;
+bench)  packages="redis-tools libsqlite3-0"
+        sources=""
+        "$0" all ;;
 format) packages="clang-format"
         sources="" ;;
-*)      echo "usage: cmake/deps.sh [all | lib | format]" >&2
+*)      echo "usage: cmake/deps.sh [all | lib | bench | format]" >&2
         exit 2 ;;
 esac
 case " ${CMAKE_ARGS:-} " in
