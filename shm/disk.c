@@ -24,6 +24,7 @@
 #define TEMPORARY    "tmp."
 #define SEGMENT_NAME "log."
 #define DIGITS       16u
+#define NAMES_TRIED  10000u
 
 /* --- the trace --- */
 
@@ -118,16 +119,6 @@ static int sync_descriptor(int fd)
     return error;
 }
 
-static int create_by_name(struct rf_disk *disk, const char *name)
-{
-    int fd = openat(disk->dir_fd, name, OPEN_FLAGS | O_RDWR | O_CREAT | O_EXCL, disk->mode);
-    if (fd < 0 && errno == EEXIST) { /* of one that died, under the same unique number */
-        unlinkat(disk->dir_fd, name, 0);
-        fd = openat(disk->dir_fd, name, OPEN_FLAGS | O_RDWR | O_CREAT | O_EXCL, disk->mode);
-    }
-    return fd;
-}
-
 static int remove_name(struct rf_disk *disk, const char *name)
 {
     struct rf_disk_event event = {.kind = RF_DISK_REMOVE, .name = name};
@@ -137,22 +128,35 @@ static int remove_name(struct rf_disk *disk, const char *name)
     return after(&event);
 }
 
-/* A new file, whatever the umask says. */
 static int create_file(struct rf_disk *disk, const char *name, int *fd)
 {
     struct rf_disk_event event = {.kind = RF_DISK_CREATE, .name = name};
     if (may(&event)) {
-        *fd = create_by_name(disk, name);
+        *fd = openat(disk->dir_fd, name, OPEN_FLAGS | O_RDWR | O_CREAT | O_EXCL, disk->mode);
         event.error = *fd < 0 ? errno : 0;
     }
-    if (after(&event) != 0) {
-        return event.error;
+    return after(&event);
+}
+
+/* A new file for what will be `name`, with the mode whatever the umask says. A file that is in its place was
+ * left by one that died, or is just being written by somebody who took the same number: it is let
+ * alone, and another name is taken. */
+static int create_temporary(struct rf_disk *disk, const char *name, uint64_t unique,
+                            char temporary[RF_DISK_NAME_MAX], int *fd)
+{
+    int error = EEXIST;
+    for (unsigned n = 0; error == EEXIST && n < NAMES_TRIED; n++) {
+        snprintf(temporary, RF_DISK_NAME_MAX, TEMPORARY "%.48s.%016" PRIx64 ".%u", name, unique, n);
+        error = create_file(disk, temporary, fd);
+    }
+    if (error != 0) {
+        return error == EEXIST ? EBUSY : error; /* to callers, EEXIST is about `name` */
     }
     if (fchmod(*fd, disk->mode) != 0 ||
         (disk->gid != (gid_t)-1 && fchown(*fd, (uid_t)-1, disk->gid) != 0)) {
-        int error = errno;
+        error = errno;
         close(*fd);
-        remove_name(disk, name);
+        remove_name(disk, temporary);
         return error;
     }
     return 0;
@@ -532,9 +536,7 @@ static int make_segment(struct rf_disk *disk, const struct rf_segment_header *he
 {
     char temporary[RF_DISK_NAME_MAX];
     int fd;
-    snprintf(temporary, sizeof(temporary), TEMPORARY SEGMENT_NAME "%016" PRIx64 ".%016" PRIx64,
-             header->number, unique);
-    int error = create_file(disk, temporary, &fd);
+    int error = create_temporary(disk, name, unique, temporary, &fd);
     if (error != 0) {
         return error;
     }
@@ -734,8 +736,7 @@ struct rf_disk_file {
 rf_status rf_file_begin(struct rf_disk *disk, const char *name, uint64_t unique,
                         struct rf_disk_file **out, rf_detail *detail)
 {
-    assert(strlen(name) < RF_DISK_NAME_MAX - sizeof(TEMPORARY) - DIGITS - 1 &&
-           strchr(name, '/') == NULL);
+    assert(strlen(name) <= 48 && strchr(name, '/') == NULL);
     struct rf_disk_file *file = calloc(1, sizeof(*file));
     uint8_t *buffer = malloc(CHUNK_BYTES);
     if (file == NULL || buffer == NULL) {
@@ -746,8 +747,7 @@ rf_status rf_file_begin(struct rf_disk *disk, const char *name, uint64_t unique,
     file->disk = disk;
     file->buffer = buffer;
     snprintf(file->name, sizeof(file->name), "%s", name);
-    snprintf(file->temporary, sizeof(file->temporary), TEMPORARY "%.64s.%016" PRIx64, name, unique);
-    int error = create_file(disk, file->temporary, &file->fd);
+    int error = create_temporary(disk, name, unique, file->temporary, &file->fd);
     if (error != 0) {
         free(buffer);
         free(file);

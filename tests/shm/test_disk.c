@@ -243,14 +243,27 @@ static void whoever_is_slower_finds_the_segment_as_it_is(void)
     TEST_ASSERT_EQUAL(1, names_in_directory());
 }
 
-static void a_temporary_file_of_one_that_died_is_no_obstacle(void)
+/* Whoever has the same unique number, dead or alive, keeps its file. */
+static void temporary_files_of_others_are_no_obstacle_and_let_alone(void)
 {
+    struct rf_disk_file *one, *two, *three;
+    char text[16] = {0};
     open_disk(TINY);
-    int fd = open(path_of("tmp.log.0000000000000000.000000000000004d"), O_CREAT | O_WRONLY, 0600);
-    TEST_ASSERT_TRUE(fd >= 0);
-    close(fd);
-    make(0); /* under the same unique number */
-    TEST_ASSERT_EQUAL(1, names_in_directory());
+    RF_EXPECT(RF_OK, rf_file_begin(disk, "store", 7, &one, &detail));
+    RF_EXPECT(RF_OK, rf_file_begin(disk, "store", 7, &two, &detail));
+    RF_EXPECT(RF_OK, rf_file_begin(disk, "log.0000000000000000", 77, &three, &detail));
+    RF_EXPECT(RF_OK, rf_file_append(one, "one", 3, &detail));
+    RF_EXPECT(RF_OK, rf_file_append(two, "two", 3, &detail));
+    RF_EXPECT(RF_OK, rf_file_publish(one, &detail));
+    TEST_ASSERT_EQUAL(3, read_file(path_of("store"), text, sizeof(text), 0));
+    TEST_ASSERT_EQUAL_STRING("one", text);
+    RF_EXPECT(RF_OK, rf_file_publish(two, &detail));
+    TEST_ASSERT_EQUAL(3, read_file(path_of("store"), text, sizeof(text), 0));
+    TEST_ASSERT_EQUAL_STRING("two", text);
+    make(0); /* with number 77 */
+    TEST_ASSERT_EQUAL(3, names_in_directory());
+    rf_file_discard(three);
+    TEST_ASSERT_EQUAL(2, names_in_directory());
 }
 
 static void every_damaged_byte_of_a_header_block_is_noticed(void)
@@ -344,9 +357,9 @@ static void a_symbolic_link_is_never_followed(void)
     RF_EXPECT(RF_OK, rf_log_pread(disk, 2 * BLOCK, seen, BLOCK, &missing, &detail));
     TEST_ASSERT_EQUAL(0, seen[0]);
 
-    TEST_ASSERT_EQUAL(0, symlinkat("victim", dir_fd, "tmp.store.0000000000000001"));
+    TEST_ASSERT_EQUAL(0, symlinkat("victim", dir_fd, "tmp.store.0000000000000001.0"));
     struct rf_disk_file *file;
-    RF_EXPECT(RF_OK, rf_file_begin(disk, "store", 1, &file, &detail)); /* the link is replaced */
+    RF_EXPECT(RF_OK, rf_file_begin(disk, "store", 1, &file, &detail)); /* beside the link */
     rf_file_discard(file);
     TEST_ASSERT_NOT_EQUAL(0, faccessat(dir_fd, "victim", F_OK, 0));
 }
@@ -1043,7 +1056,7 @@ static int make_and_write(void *context)
         header.incarnation = me;
         atomic_fetch_add(ready, 1);
         rf_hands_until(ready, (r + 1) * RACERS);
-        RF_EXPECT(RF_OK, rf_segment_make(disk, &header, me, &detail));
+        RF_EXPECT(RF_OK, rf_segment_make(disk, &header, 1, &detail)); /* the same number */
         RF_EXPECT(RF_OK, rf_log_write(disk, r * 7 * BLOCK + me * BLOCK, memory, BLOCK, &detail));
     }
     rf_disk_close(disk);
@@ -1245,7 +1258,7 @@ int main(void)
     RUN_TEST(a_new_segment_has_its_header_and_zeros_that_were_really_written);
     RUN_TEST(a_new_segment_has_no_unwritten_extents);
     RUN_TEST(whoever_is_slower_finds_the_segment_as_it_is);
-    RUN_TEST(a_temporary_file_of_one_that_died_is_no_obstacle);
+    RUN_TEST(temporary_files_of_others_are_no_obstacle_and_let_alone);
     RUN_TEST(every_damaged_byte_of_a_header_block_is_noticed);
     RUN_TEST(headers_of_others_are_refused_by_what_they_say);
     RUN_TEST(a_file_of_another_size_is_neither_read_nor_written);
