@@ -36,8 +36,10 @@
  * whatever the version of the record's own shard or run.
  *
  * A SNAPSHOT holds every run that was alive and its shards as they were some time between its begin
- * and its end; with the log from epoch `epoch` on it is the whole state. Header block, then entries;
- * the hash is over everything, with the hash itself taken as zeros.
+ * and its end; with the log from epoch `epoch` on it is the whole state. A block with the header, its rest
+ * zeros, then entries: runs, each followed by its shards. If a run is purged while its shards are copied, an
+ * entry of a shard without a body, position UINT32_MAX, ends them: forget the run, the log knows.
+ * The hash is over the entries, then the header with the hash itself taken as zeros.
  */
 #ifndef RF_LOG_FORMAT_H
 #define RF_LOG_FORMAT_H
