@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <blake3.h>
-
 #include "futex.h"
-#include "log.h"
 #include "point.h"
+#include "recover.h"
+#include "snapshot.h"
 
 struct rf_process rf_process = {.guardian_lock = PTHREAD_MUTEX_INITIALIZER,
                                 .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -117,40 +117,6 @@ rf_status rf_process_enter(uint64_t *cookie, rf_detail *detail)
 
 /* --- names --- */
 
-#define STORE_MAGIC 0x3165726f74736672ull /* "rfstore1" */
-
-/* The file `store`: small, replaced as a whole, vouched for by a hash. */
-struct store_file {
-    uint64_t magic;
-    uint32_t version;
-    uint32_t durability; /* enum rf_durability; 0: volatile */
-    uint8_t uuid[16];
-    uint8_t boot_id[16];
-    uint64_t incarnation;
-    /* How it was made; a durable store is the same after every cold open. */
-    uint8_t store_id[16];
-    uint64_t max_shards;
-    uint64_t max_tenant_shards;
-    uint64_t max_bytes;
-    uint64_t claim_cooldown;
-    uint64_t segment_bytes;
-    uint64_t snapshot_bytes;
-    uint64_t flush_ns;
-    uint32_t max_runs;
-    uint32_t max_members;
-    uint32_t lane_bytes;
-    uint32_t zero;
-    uint8_t hash[32];
-};
-
-static void hash_store_file(const struct store_file *f, uint8_t out[32])
-{
-    blake3_hasher hasher;
-    blake3_hasher_init_derive_key(&hasher, "ringfence/store-file/v1");
-    blake3_hasher_update(&hasher, f, offsetof(struct store_file, hash));
-    blake3_hasher_finalize(&hasher, out, 32);
-}
-
 static rf_status read_boot_id(uint8_t out[16], rf_detail *detail)
 {
     char text[64] = {0};
@@ -212,8 +178,10 @@ struct site {
     int region_fd;
     char *directory;
     char *region_path;
-    struct store_file store;
-    bool has_store;
+    struct rf_store_file store;
+    enum rf_case_store store_case;
+    enum rf_case_region region_case;
+    int condemned; /* errno of the write that failed */
     uint8_t boot_id[16];
 };
 
@@ -280,6 +248,21 @@ static bool give_access(int fd, mode_t mode, const struct rf_region_options *opt
            fchmod(fd, mode) == 0;
 }
 
+/* What is durable in a directory is found only if the directory is. */
+static bool sync_parent(const char *directory)
+{
+    char *copy = strdup(directory);
+    int fd = copy == NULL ? -1 : open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool synced = fd >= 0 && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(copy);
+    errno = error;
+    return synced;
+}
+
 static rf_status open_directory(const char *store, const struct rf_region_options *options,
                                 struct site *site, rf_detail *detail)
 {
@@ -300,6 +283,10 @@ static rf_status open_directory(const char *store, const struct rf_region_option
                            : errno == EACCES ? RF_PERMISSION_DENIED
                                              : RF_IO_ERROR;
         return rf_refuse(detail, status, errno, "opening the directory %.120s", site->directory);
+    }
+    if (made && options->durability != RF_VOLATILE && !sync_parent(site->directory)) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "syncing the directory of %.120s",
+                         site->directory);
     }
     if (made && options->has_group && !give_access(site->dir_fd, 0770, options)) {
         return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.120s",
@@ -345,66 +332,46 @@ static rf_status name_region(struct site *site, const char *region_path, rf_deta
     return RF_OK;
 }
 
-/* A missing or damaged file is no file: whoever may build makes a new one. A foreign version is
- * somebody's data and is left alone. */
-static rf_status read_store_file(struct site *site, rf_detail *detail)
+static void note_file(void *context, uint64_t number)
 {
-    uint8_t hash[32];
-    site->has_store = false;
-    int fd = openat(site->dir_fd, "store", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        if (errno == ENOENT) {
-            return RF_OK;
-        }
-        return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
-                         "opening %.120s/store", site->directory);
-    }
-    ssize_t n = read(fd, &site->store, sizeof(site->store));
-    int error = errno;
-    close(fd);
-    if (n < 0) {
-        return rf_refuse(detail, RF_IO_ERROR, error, "reading %.120s/store", site->directory);
-    }
-    if (n >= 12 && site->store.magic == STORE_MAGIC && site->store.version != 1) {
-        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                         "%.100s/store has format %" PRIu32 ", this library reads 1",
-                         site->directory, site->store.version);
-    }
-    hash_store_file(&site->store, hash);
-    if (n != (ssize_t)sizeof(site->store) || site->store.magic != STORE_MAGIC ||
-        memcmp(hash, site->store.hash, sizeof(hash)) != 0) {
-        return rf_refuse(detail, RF_CORRUPT, 0,
-                         "%.120s/store is damaged; restore it, or destroy the store",
-                         site->directory);
-    }
-    site->has_store = true;
-    return RF_OK;
+    (void)number;
+    *(bool *)context = true;
 }
 
-/* Replaces `store` durably: a fence floor rests on its incarnation. */
-static rf_status write_store_file(struct site *site, const struct rf_region_options *options,
-                                  rf_detail *detail)
+/* Whether the directory has files of a log; a store file that is missing is then lost. */
+static rf_status has_log_files(const struct site *site, bool *has, rf_detail *detail)
 {
-    hash_store_file(&site->store, site->store.hash);
-    int fd = openat(site->dir_fd, "store.new",
-                    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    bool ok = fd >= 0 && give_access(fd, file_mode(options), options) &&
-              write(fd, &site->store, sizeof(site->store)) == (ssize_t)sizeof(site->store) &&
-              fsync(fd) == 0;
-    int error = errno;
-    if (fd >= 0) {
-        close(fd);
+    struct rf_disk *disk;
+    *has = false;
+    rf_status status = rf_disk_open(site->dir_fd, 0600, (gid_t)-1, 2 * RF_LOG_BLOCK, &disk, detail);
+    if (status != RF_OK) {
+        return status;
     }
-    if (ok) {
-        ok = renameat(site->dir_fd, "store.new", site->dir_fd, "store") == 0 &&
-             fsync(site->dir_fd) == 0;
-        error = errno;
+    status = rf_disk_list(disk, "log.", note_file, has, detail);
+    if (status == RF_OK) {
+        status = rf_disk_list(disk, RF_SNAPSHOT_PREFIX, note_file, has, detail);
     }
-    if (!ok) {
-        return rf_refuse(detail, error == ENOSPC ? RF_RESOURCE_EXHAUSTED : RF_IO_ERROR, error,
-                         "writing %.120s/store", site->directory);
+    rf_disk_close(disk);
+    return status;
+}
+
+static rf_status read_store_file(struct site *site, rf_detail *detail)
+{
+    enum rf_store_found found;
+    bool has_log = false;
+    rf_status status =
+        rf_store_file_read(site->dir_fd, site->directory, &site->store, &found, detail);
+    if (status == RF_OK && found == RF_STORE_NONE) {
+        status = has_log_files(site, &has_log, detail);
     }
-    return RF_OK;
+    if (found == RF_STORE_GOOD) {
+        site->store_case =
+            site->store.durability == RF_VOLATILE ? RF_CASE_STORE_VOLATILE : RF_CASE_STORE_DURABLE;
+    } else {
+        site->store_case =
+            found == RF_STORE_NONE && !has_log ? RF_CASE_STORE_NONE : RF_CASE_STORE_LOST;
+    }
+    return status;
 }
 
 /* --- building --- */
@@ -522,29 +489,32 @@ static rf_status refuse_allocation(rf_detail *detail, int error, const char *wha
                      "%s; make room in /dev/shm or purge runs", what);
 }
 
-static rf_status fill_header(struct site *site, struct rf_header *h,
-                             const struct rf_region_options *o, rf_detail *detail)
+/* A region whose layout has `scale` times the room that the options ask for. */
+static rf_status fill_header(const struct site *site, struct rf_header *h,
+                             const struct rf_region_options *o, uint64_t scale, rf_detail *detail)
 {
-    uint64_t incarnation = site->has_store ? site->store.incarnation + 1 : 0;
+    struct rf_region_options scaled = *o;
     uint64_t random[5];
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
         return rf_refuse(detail, RF_IO_ERROR, errno, "getrandom");
     }
-    lay_out(h, o);
+    scaled.max_shards *= scale;
+    scaled.max_bytes *= scale;
+    scaled.max_runs *= (uint32_t)scale;
+    lay_out(h, &scaled);
+    h->max_shards = o->max_shards;
     h->magic = RF_REGION_MAGIC;
     h->byte_order = RF_BYTE_ORDER_MARK;
     h->layout_hash = rf_layout_hash();
     memcpy(h->uuid, random, sizeof(h->uuid));
     memcpy(h->boot_id, site->boot_id, sizeof(h->boot_id));
     h->hash_seed = random[2];
-    h->incarnation = incarnation;
     h->owner_uid = geteuid();
     h->mode = file_mode(o);
     h->gid = o->has_group ? o->group : UINT32_MAX;
     h->time_base = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
     h->time_namespace = time_namespace_offset();
     atomic_store(&h->epoch, 1);
-    atomic_store(&h->fence_floor, incarnation << 40);
     atomic_store(&h->next_uid, 1);
     h->durability = o->durability;
     h->sealing = o->durability != RF_VOLATILE;
@@ -552,26 +522,55 @@ static rf_status fill_header(struct site *site, struct rf_header *h,
         h->segment_bytes = o->segment_bytes;
         h->snapshot_bytes = o->snapshot_bytes;
         h->flush_ns = o->flush_ns;
-        memcpy(h->store_id, site->has_store ? site->store.store_id : (const void *)&random[3], 16);
+        bool known = site->store_case == RF_CASE_STORE_DURABLE;
+        memcpy(h->store_id, known ? site->store.store_id : (const void *)&random[3], 16);
     }
-    site->store = (struct store_file){.magic = STORE_MAGIC,
-                                      .version = 1,
-                                      .durability = o->durability,
-                                      .incarnation = incarnation,
-                                      .max_shards = o->max_shards,
-                                      .max_tenant_shards = o->max_tenant_shards,
-                                      .max_bytes = o->max_bytes,
-                                      .claim_cooldown = o->claim_cooldown,
-                                      .segment_bytes = h->segment_bytes,
-                                      .snapshot_bytes = h->snapshot_bytes,
-                                      .flush_ns = h->flush_ns,
-                                      .max_runs = o->max_runs,
-                                      .max_members = o->max_members,
-                                      .lane_bytes = o->lane_bytes};
-    memcpy(site->store.store_id, h->store_id, sizeof(h->store_id));
-    memcpy(site->store.uuid, h->uuid, sizeof(h->uuid));
-    memcpy(site->store.boot_id, site->boot_id, sizeof(site->boot_id));
     return RF_OK;
+}
+
+/* What the store file will say of a region; the incarnation is that of the last one. */
+static struct rf_store_file describe(const struct site *site, const struct rf_header *h,
+                                     const struct rf_region_options *o)
+{
+    struct rf_store_file f = {.durability = o->durability,
+                              .incarnation = site->store.incarnation,
+                              .max_shards = o->max_shards,
+                              .max_tenant_shards = o->max_tenant_shards,
+                              .max_bytes = o->max_bytes,
+                              .claim_cooldown = o->claim_cooldown,
+                              .segment_bytes = h->segment_bytes,
+                              .snapshot_bytes = h->snapshot_bytes,
+                              .flush_ns = h->flush_ns,
+                              .max_runs = o->max_runs,
+                              .max_members = o->max_members,
+                              .lane_bytes = o->lane_bytes,
+                              .mode = h->mode,
+                              .gid = h->gid};
+    memcpy(f.store_id, h->store_id, sizeof(f.store_id));
+    memcpy(f.uuid, h->uuid, sizeof(f.uuid));
+    memcpy(f.boot_id, h->boot_id, sizeof(f.boot_id));
+    return f;
+}
+
+/* How a durable store was made, and the opener's own region path. */
+static struct rf_region_options stored_options(const struct rf_store_file *f,
+                                               const struct rf_region_options *opener)
+{
+    struct rf_region_options o = *opener;
+    o.max_shards = f->max_shards;
+    o.max_tenant_shards = f->max_tenant_shards;
+    o.max_bytes = f->max_bytes;
+    o.claim_cooldown = f->claim_cooldown;
+    o.max_runs = f->max_runs;
+    o.max_members = f->max_members;
+    o.lane_bytes = f->lane_bytes;
+    o.durability = f->durability;
+    o.segment_bytes = f->segment_bytes;
+    o.snapshot_bytes = f->snapshot_bytes;
+    o.flush_ns = f->flush_ns;
+    o.has_group = f->gid != UINT32_MAX;
+    o.group = f->gid;
+    return o;
 }
 
 /* Marks the fixed part as taken, and gives members and runs the values that are not 0. */
@@ -588,11 +587,47 @@ static void fill_fixed(uint8_t *base)
     }
 }
 
-/* Called with the exclusive lock: nobody is attached, so whatever lies there is left over. */
-static rf_status build(struct site *site, const struct rf_region_options *options,
-                       rf_detail *detail)
+/* The strides are the sizes that the layout hash vouches for. */
+static void cache_sections(struct rf_map *map)
 {
-    struct rf_header probe = {0};
+    const struct rf_header *h = map->header;
+    map->extents = (struct rf_extent *)(void *)(map->base + h->extents.offset);
+    map->extent_count = h->extents.count;
+    map->extent_tags = (rf_word64 *)(void *)(map->base + h->extent_tags.offset);
+    map->runs = (struct rf_runrec *)(void *)(map->base + h->runs.offset);
+    map->run_count = h->runs.count;
+    map->lane_mask = h->lane_units - 1;
+}
+
+/* Gives an empty file the shape of a region that is not published, and maps it. */
+static rf_status shape_region(int fd, const struct rf_header *probe, struct rf_map *map,
+                              rf_detail *detail)
+{
+    if (ftruncate(fd, (off_t)probe->region_bytes) != 0 ||
+        fallocate(fd, 0, 0, (off_t)probe->fixed_bytes) != 0) {
+        return refuse_allocation(detail, errno, "no room for a new region");
+    }
+    uint8_t *base =
+        mmap(NULL, probe->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, errno, "mapping the new region");
+    }
+    madvise(base, probe->region_bytes, MADV_DONTFORK);
+    memcpy(base, probe, sizeof(*probe));
+    fill_fixed(base);
+    *map = (struct rf_map){.base = base,
+                           .header = (struct rf_header *)base,
+                           .bytes = probe->region_bytes,
+                           .fd = fd,
+                           .lock_fd = -1,
+                           .dir_fd = -1};
+    cache_sections(map);
+    return RF_OK;
+}
+
+static rf_status make_region_file(struct site *site, const struct rf_region_options *options,
+                                  rf_detail *detail)
+{
     mode_t mode = file_mode(options);
     if (unlink(site->region_path) != 0 && errno != ENOENT) {
         return rf_refuse(detail,
@@ -604,48 +639,98 @@ static rf_status build(struct site *site, const struct rf_region_options *option
         return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
                          "making the region %.110s", site->region_path);
     }
+    if (site->region_fd >= 0) {
+        close(site->region_fd);
+    }
     site->region_fd = fd;
     if (!give_access(fd, mode, options)) {
         return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.110s",
                          site->region_path);
     }
-    rf_status status = fill_header(site, &probe, options, detail);
+    return RF_OK;
+}
+
+/* What a region is filled with, and the files that name it: steps 2 to 7 of recover.h. */
+static rf_status fill_region(struct site *site, const struct rf_region_options *o, bool recover,
+                             struct rf_disk *disk, struct rf_map *map, rf_detail *detail)
+{
+    struct rf_recovered recovered = {0};
+    struct rf_replay *replay = NULL;
+    rf_status status = RF_OK;
+    RF_POINT("region.filled");
+    if (recover) {
+        status = rf_recover_state(map, disk, site->dir_fd, site->store.has_log != 0, UINT64_MAX,
+                                  RF_LEASES_VOID, &recovered, &replay, detail);
+    }
+    if (replay != NULL) {
+        rf_replay_free(replay);
+    }
+    if (status == RF_OK) {
+        struct rf_store_file store = describe(site, map->header, o);
+        status = rf_recover_start(map->header, disk, &recovered, &store,
+                                  site->store_case == RF_CASE_STORE_NONE, detail);
+    }
+    if (status == RF_OK) {
+        atomic_store_explicit(&map->header->version, RF_REGION_VERSION, memory_order_release);
+        RF_POINT("region.published");
+    }
+    return status;
+}
+
+static rf_status build_scaled(struct site *site, const struct rf_region_options *o, uint64_t scale,
+                              bool recover, struct rf_disk *disk, rf_detail *detail)
+{
+    struct rf_header probe = {0};
+    struct rf_map map;
+    rf_status status = make_region_file(site, o, detail);
+    if (status == RF_OK) {
+        RF_POINT("region.made");
+        status = fill_header(site, &probe, o, scale, detail);
+    }
+    if (status == RF_OK) {
+        status = shape_region(site->region_fd, &probe, &map, detail);
+        if (status == RF_OK) {
+            status = fill_region(site, o, recover, disk, &map, detail);
+            munmap(map.base, map.bytes);
+        }
+        if (status != RF_OK) {
+            unlink(site->region_path);
+        }
+    }
+    return status;
+}
+
+/* A snapshot is not one moment: what it and the log hold together may be more than the store ever held at
+ * once. Then there is twice the room. */
+#define SCALE_MAX 8u
+
+/* Called with the exclusive lock: nobody is attached, so whatever lies there is left over. */
+static rf_status build(struct site *site, const struct rf_region_options *opener, bool recover,
+                       rf_detail *detail)
+{
+    const struct rf_region_options o = recover ? stored_options(&site->store, opener) : *opener;
+    struct rf_disk *disk;
+    rf_detail local = {0};
+    detail = detail != NULL ? detail : &local;
+    rf_status status =
+        rf_disk_open(site->dir_fd, file_mode(&o), o.has_group ? (gid_t)o.group : (gid_t)-1,
+                     o.segment_bytes, &disk, detail);
     if (status != RF_OK) {
         return status;
     }
-    RF_POINT("region.made");
-    if (ftruncate(fd, (off_t)probe.region_bytes) != 0 ||
-        fallocate(fd, 0, 0, (off_t)probe.fixed_bytes) != 0) {
-        int error = errno;
-        unlink(site->region_path);
-        return refuse_allocation(detail, error, "no room for a new region");
+    rf_disk_sweep_temporary(disk);
+    for (uint64_t scale = 1; scale <= SCALE_MAX; scale *= 2) {
+        detail->os_error = 0;
+        status = build_scaled(site, &o, scale, recover, disk, detail);
+        if (!recover || status != RF_RESOURCE_EXHAUSTED || detail->os_error != 0) {
+            break;
+        }
     }
-    uint8_t *base = mmap(NULL, probe.fixed_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, errno, "mapping the new region");
-    }
-    memcpy(base, &probe, sizeof(probe));
-    fill_fixed(base);
-    RF_POINT("region.filled");
-    if (probe.sealing != 0) {
-        status = rf_refuse(detail, RF_UNSUPPORTED, 0, "durable stores are not there yet");
-    }
-    if (status == RF_OK) {
-        status = write_store_file(site, options, detail);
-    }
-    if (status == RF_OK) {
-        RF_POINT("region.named");
-        atomic_store_explicit(&((struct rf_header *)base)->version, RF_REGION_VERSION,
-                              memory_order_release);
-        RF_POINT("region.published");
-    }
-    munmap(base, probe.fixed_bytes);
+    rf_disk_close(disk);
     return status;
 }
 
 /* --- attaching --- */
-
-enum found { FOUND_NONE, FOUND_HALF, FOUND_STALE, FOUND_GOOD };
 
 static rf_status check_file(struct site *site, const struct stat *st,
                             const struct rf_region_options *options, rf_detail *detail)
@@ -668,21 +753,23 @@ static rf_status check_file(struct site *site, const struct stat *st,
 }
 
 static rf_status check_header(struct site *site, const struct rf_header *h, uint64_t file_bytes,
-                              enum found *found, rf_detail *detail)
+                              enum rf_case_region *found, rf_detail *detail)
 {
     if (h->magic != RF_REGION_MAGIC && h->magic != 0) {
         return rf_refuse(detail, RF_CORRUPT, 0, "%.110s is not a ringfence region",
                          site->region_path);
     }
     if (h->magic == 0 || atomic_load_explicit(&h->version, memory_order_acquire) == 0) {
-        *found = FOUND_HALF;
+        *found = RF_CASE_REGION_HALF;
         return RF_OK;
     }
     if (h->byte_order != RF_BYTE_ORDER_MARK) {
+        *found = RF_CASE_REGION_FOREIGN;
         return rf_refuse(detail, RF_VERSION_MISMATCH, 0, "%.110s was made with another byte order",
                          site->region_path);
     }
     if (h->layout_hash != rf_layout_hash() || atomic_load(&h->version) != RF_REGION_VERSION) {
+        *found = RF_CASE_REGION_FOREIGN;
         return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
                          "the region has layout %016" PRIx64 " version %" PRIu32
                          ", this library %016" PRIx64 " version %u",
@@ -693,10 +780,15 @@ static rf_status check_header(struct site *site, const struct rf_header *h, uint
         return rf_refuse(detail, RF_CORRUPT, 0, "%.110s is shorter than it says",
                          site->region_path);
     }
-    bool named = site->has_store && memcmp(site->store.uuid, h->uuid, sizeof(h->uuid)) == 0;
+    bool known = (site->store_case & (RF_CASE_STORE_VOLATILE | RF_CASE_STORE_DURABLE)) != 0;
+    bool named = known && memcmp(site->store.uuid, h->uuid, sizeof(h->uuid)) == 0;
     bool this_boot = memcmp(site->boot_id, h->boot_id, sizeof(h->boot_id)) == 0;
-    *found = named && this_boot && atomic_load(&h->condemned) == 0 ? FOUND_GOOD : FOUND_STALE;
-    if (*found == FOUND_GOOD && h->time_namespace != time_namespace_offset()) {
+    uint32_t condemned = atomic_load(&h->condemned);
+    site->condemned = (int)condemned - 1;
+    *found = !named || !this_boot ? RF_CASE_REGION_STALE
+             : condemned != 0     ? RF_CASE_REGION_CONDEMNED
+                                  : RF_CASE_REGION_GOOD;
+    if (*found == RF_CASE_REGION_GOOD && h->time_namespace != time_namespace_offset()) {
         return rf_refuse(detail, RF_UNSUPPORTED, 0, "%.110s was made in another time namespace",
                          site->region_path);
     }
@@ -704,10 +796,14 @@ static rf_status check_header(struct site *site, const struct rf_header *h, uint
 }
 
 static rf_status look_for_region(struct site *site, const struct rf_region_options *options,
-                                 enum found *found, rf_detail *detail)
+                                 enum rf_case_region *found, rf_detail *detail)
 {
     struct stat st;
-    *found = FOUND_NONE;
+    *found = RF_CASE_REGION_NONE;
+    rf_status status = read_store_file(site, detail);
+    if (status != RF_OK) {
+        return status;
+    }
     if (site->region_fd >= 0) {
         close(site->region_fd);
     }
@@ -727,17 +823,13 @@ static rf_status look_for_region(struct site *site, const struct rf_region_optio
     if (fstat(site->region_fd, &st) != 0) {
         return rf_refuse(detail, RF_IO_ERROR, errno, "looking at %.110s", site->region_path);
     }
-    rf_status status = check_file(site, &st, options, detail);
-    if (status != RF_OK) {
-        return status;
-    }
-    status = read_store_file(site, detail);
+    status = check_file(site, &st, options, detail);
     if (status != RF_OK) {
         return status;
     }
     struct rf_header *h = NULL;
     if ((uint64_t)st.st_size < sizeof(struct rf_header)) {
-        *found = FOUND_HALF;
+        *found = RF_CASE_REGION_HALF;
         return RF_OK;
     }
     h = malloc(sizeof(*h));
@@ -747,24 +839,12 @@ static rf_status look_for_region(struct site *site, const struct rf_region_optio
     /* pread, not a mapping: a hole or a file that shrinks can't hurt. */
     ssize_t n = pread(site->region_fd, h, sizeof(*h), 0);
     if (n != (ssize_t)sizeof(*h)) {
-        *found = FOUND_HALF;
+        *found = RF_CASE_REGION_HALF;
     } else {
         status = check_header(site, h, (uint64_t)st.st_size, found, detail);
     }
     free(h);
     return status;
-}
-
-/* The strides are the sizes that the layout hash vouches for. */
-static void cache_sections(struct rf_map *map)
-{
-    const struct rf_header *h = map->header;
-    map->extents = (struct rf_extent *)(void *)(map->base + h->extents.offset);
-    map->extent_count = h->extents.count;
-    map->extent_tags = (rf_word64 *)(void *)(map->base + h->extent_tags.offset);
-    map->runs = (struct rf_runrec *)(void *)(map->base + h->runs.offset);
-    map->run_count = h->runs.count;
-    map->lane_mask = h->lane_units - 1;
 }
 
 static rf_status map_region(struct site *site, bool read_only, struct rf_map **out,
@@ -821,56 +901,92 @@ static bool was_destroyed(const struct site *site)
     return fstat(site->lock.fd, &st) != 0 || st.st_nlink == 0;
 }
 
-/* *gone: the store was destroyed after it was found; look for it again. */
+static rf_status refuse_case(const struct site *site, enum rf_case_action action, rf_detail *detail)
+{
+    if (action == RF_DO_REFUSE_LOST) {
+        return rf_refuse(detail, RF_CORRUPT, 0,
+                         "%.100s/store is damaged or missing, and so is its copy; restore it, or "
+                         "destroy the store",
+                         site->directory);
+    }
+    if (action == RF_DO_REFUSE_NO_REGION) {
+        return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s has no region now", site->directory);
+    }
+    if (site->region_case == RF_CASE_REGION_CONDEMNED) {
+        return rf_refuse(detail, RF_IO_ERROR, site->condemned,
+                         "%.80s: a write of its log failed, and processes still have it open; end "
+                         "them, then open it again",
+                         site->directory);
+    }
+    return rf_refuse(detail, RF_BUSY, 0,
+                     "%.100s is in use by processes whose region is not visible here "
+                     "(another /dev/shm?)",
+                     site->directory);
+}
+
+/* One look under a lock that was granted, and what is to be done. */
+static rf_status judge_site(struct site *site, const struct rf_region_options *options,
+                            enum rf_case_lock lock, enum rf_case_action *action, rf_detail *detail)
+{
+    rf_status status = look_for_region(site, options, &site->region_case, detail);
+    if (status != RF_OK) {
+        return status; /* of another layout, newer, not ours, can't be read */
+    }
+    const struct rf_open_case c = {.store = (uint8_t)site->store_case,
+                                   .region = (uint8_t)site->region_case,
+                                   .lock = (uint8_t)lock,
+                                   .who = options->read_only ? RF_CASE_LOOK
+                                          : options->create  ? RF_CASE_CREATE
+                                                             : RF_CASE_OPEN};
+    *action = rf_open_decide(c);
+    return RF_OK;
+}
+
+/* Finds the region or builds it: the table of recover.h. *gone: the store was destroyed after it was
+ * found; look for it again. */
 static rf_status settle_region(struct site *site, const struct rf_region_options *options,
                                bool *gone, rf_detail *detail)
 {
     uint64_t until = rf_monotonic_ns() + BUILD_WAIT_NS;
+    site->region_case = RF_CASE_REGION_NONE;
     for (;;) {
-        enum found found = FOUND_NONE;
+        enum rf_case_action action = RF_DO_WAIT;
+        rf_status status = RF_OK;
         if (flock(site->lock.fd, LOCK_SH | LOCK_NB) == 0) {
             *gone = was_destroyed(site);
             if (*gone) {
                 return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s was destroyed just now",
                                  site->directory);
             }
-            rf_status status = look_for_region(site, options, &found, detail);
-            if (status != RF_OK || found == FOUND_GOOD) {
+            status = judge_site(site, options, RF_CASE_SHARED, &action, detail);
+            if (status != RF_OK || action == RF_DO_ATTACH) {
                 return status; /* attached: the shared lock is kept */
-            }
-            if (!options->create) {
-                return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s has no region now",
-                                 site->directory);
             }
         }
         /* Not an upgrade but a new request: flock drops the shared lock first. Whoever comes in
          * between finds the same state and decides the same. */
-        if (options->create && flock(site->lock.fd, LOCK_EX | LOCK_NB) == 0) {
-            RF_POINT("region.alone");
-            if (was_destroyed(site)) {
-                continue;
-            }
-            rf_status status = look_for_region(site, options, &found, detail);
-            if (status == RF_OK && found != FOUND_GOOD) {
-                status = read_store_file(site, detail);
-                if (status == RF_OK) {
-                    if (site->region_fd >= 0) {
-                        close(site->region_fd);
-                        site->region_fd = -1;
-                    }
-                    status = build(site, options, detail);
+        if (action == RF_DO_GO_ALONE) {
+            action = RF_DO_WAIT;
+            if (flock(site->lock.fd, LOCK_EX | LOCK_NB) == 0) {
+                RF_POINT("region.alone");
+                if (was_destroyed(site)) {
+                    continue;
                 }
+                status = judge_site(site, options, RF_CASE_ALONE, &action, detail);
             }
-            if (status != RF_OK) {
-                return status;
-            }
+        }
+        if (status == RF_OK && (action == RF_DO_BUILD || action == RF_DO_RECOVER)) {
+            status = build(site, options, action == RF_DO_RECOVER, detail);
+            action = RF_DO_ATTACH;
+        }
+        if (status != RF_OK) {
+            return status;
+        }
+        if (action == RF_DO_ATTACH) {
             continue; /* take the shared lock and look again, like everybody else */
         }
-        if (rf_monotonic_ns() > until) {
-            return rf_refuse(detail, RF_BUSY, 0,
-                             "%.100s is in use by processes whose region is not visible here "
-                             "(another /dev/shm?)",
-                             site->directory);
+        if (action != RF_DO_WAIT || rf_monotonic_ns() > until) {
+            return refuse_case(site, action, detail);
         }
         flock(site->lock.fd, LOCK_UN);
         usleep(2000);
@@ -980,6 +1096,55 @@ void rf_region_close(struct rf_map *map)
     }
 }
 
+/* --- destroying --- */
+
+struct removal {
+    struct rf_disk *disk;
+    rf_status status;
+    rf_detail *detail;
+};
+
+static void remove_segment(void *context, uint64_t number)
+{
+    struct removal *r = context;
+    if (r->status == RF_OK) {
+        r->status = rf_segment_remove(r->disk, number, r->detail);
+    }
+}
+
+static void remove_snapshot(void *context, uint64_t epoch)
+{
+    struct removal *r = context;
+    char name[RF_SNAPSHOT_NAME];
+    rf_snapshot_name(epoch, name);
+    if (r->status == RF_OK) {
+        r->status = rf_file_remove(r->disk, name, r->detail);
+    }
+}
+
+/* The store file goes first: whatever is left after a kill is refused, never opened as a part. */
+static rf_status remove_files(struct site *site, rf_detail *detail)
+{
+    struct rf_disk *disk;
+    rf_status status = rf_disk_open(site->dir_fd, 0600, (gid_t)-1, 2 * RF_LOG_BLOCK, &disk, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    struct removal r = {.disk = disk, .detail = detail};
+    for (unsigned i = 0; status == RF_OK && rf_store_file_names[i] != NULL; i++) {
+        status = rf_file_remove(disk, rf_store_file_names[i], detail);
+    }
+    if (status == RF_OK) {
+        status = rf_disk_list(disk, "log.", remove_segment, &r, detail);
+    }
+    if (status == RF_OK) {
+        status = rf_disk_list(disk, RF_SNAPSHOT_PREFIX, remove_snapshot, &r, detail);
+    }
+    rf_disk_sweep_temporary(disk);
+    rf_disk_close(disk);
+    return status == RF_OK ? r.status : status;
+}
+
 rf_status rf_region_destroy(const char *store, const char *region_path, rf_detail *detail)
 {
     struct site site;
@@ -1004,8 +1169,9 @@ rf_status rf_region_destroy(const char *store, const char *region_path, rf_detai
                            site.region_path);
     }
     if (status == RF_OK) {
-        unlinkat(site.dir_fd, "store", 0);
-        unlinkat(site.dir_fd, "store.new", 0);
+        status = remove_files(&site, detail);
+    }
+    if (status == RF_OK) {
         unlinkat(site.dir_fd, "lock", 0);
         rmdir(site.directory); /* stays if somebody keeps other files in it */
     }

@@ -2,20 +2,10 @@
  * The region: making it, finding it, mapping it, and taking room in it.
  *
  * A store is a directory. It holds `lock`, on which every attached process has a shared flock and
- * whoever builds a region an exclusive one, and `store`, which names the current region (uuid) and
- * counts the regions that there were (incarnation). The region is a file in /dev/shm whose name
- * comes from the directory's device and inode. What an opener may find, and what it does:
- *
- *   region file   `store` names it   the lock            ->
- *   complete      yes, this boot     shared: granted     attach
- *   complete      yes, earlier boot  exclusive: granted  build a new one over it
- *   complete      no                 exclusive: granted  build (left by a builder that died)
- *   half made     any                exclusive: granted  build (its builder died)
- *   half made     any                held                wait for the builder
- *   none          any                exclusive: granted  build
- *   none          any                held                wait, then refuse: in use elsewhere
- *   other layout  any                any                 refuse, with both values
- *   not ours      any                any                 refuse: owner, mode, links, symlink
+ * whoever builds a region an exclusive one; `store` and its copy, which name the current region (uuid) and
+ * count the regions that there were (incarnation); and the log and the snapshots of a durable store. The
+ * region is a file in /dev/shm whose name comes from the directory's device and inode. What an opener
+ * may find, and what it does, is one table: recover.h.
  */
 #ifndef RF_REGION_H
 #define RF_REGION_H

@@ -478,7 +478,7 @@ static void a_half_made_region_is_built_again(void)
 static void a_builder_that_died_costs_an_incarnation_at_most(void)
 {
     uint64_t fence = live_a_while();
-    plant(in_store("store.new"), "half", 4, 0600);
+    plant(in_store("tmp.store.00000000000004d2"), "half", 4, 0600);
     expect_unharmed(fence);
     uint8_t uuid[16] = {9};
     patch(region, HEADER(uuid), uuid, sizeof(uuid)); /* a region that `store` does not name */
@@ -669,6 +669,7 @@ static void a_damaged_store_file_is_refused_and_kept(void)
     uint64_t fence = live_a_while();
     uint8_t whole[256], byte;
     struct stat st;
+    TEST_ASSERT_EQUAL(0, unlink(in_store("store.2")));
     TEST_ASSERT_EQUAL(0, stat(in_store("store"), &st));
     TEST_ASSERT_TRUE((size_t)st.st_size <= sizeof(whole));
     fetch(in_store("store"), 0, whole, (size_t)st.st_size);
@@ -688,6 +689,70 @@ static void a_damaged_store_file_is_refused_and_kept(void)
     expect_refusal(RF_CORRUPT, "damaged");
     plant(in_store("store"), whole, (size_t)st.st_size, 0600);
     expect_rebuilt(1, fence);
+}
+
+static void expect_incarnation(uint64_t incarnation)
+{
+    rf_store *store = enter();
+    TEST_ASSERT_EQUAL_UINT64(incarnation, rf_shop_inspect(store).incarnation);
+    rf_close(store);
+}
+
+/* Either of the two, every byte of it, or all. */
+static void damage_to_one_copy_of_the_store_file_costs_nothing(void)
+{
+    static const char *const copies[] = {"store", "store.2"};
+    uint64_t fence = live_a_while(), incarnation = 0;
+    uint8_t whole[256], byte;
+    struct stat st;
+    for (unsigned c = 0; c < 2; c++) {
+        TEST_ASSERT_EQUAL(0, stat(in_store(copies[c]), &st));
+        fetch(in_store(copies[c]), 0, whole, (size_t)st.st_size);
+        for (off_t at = 0; at < st.st_size; at++) {
+            if (at >= 8 && at < 12) {
+                continue; /* the format: a later one is refused */
+            }
+            byte = whole[at] ^ 0x10;
+            patch(in_store(copies[c]), at, &byte, 1);
+            rf_store *store;
+            RF_EXPECT(RF_OK, open_it(&store));
+            rf_close(store);
+            patch(in_store(copies[c]), at, &whole[at], 1);
+        }
+        plant(in_store(copies[c]), whole, 20, 0600);
+        expect_incarnation(incarnation);
+        TEST_ASSERT_EQUAL(0, unlink(in_store(copies[c])));
+        expect_incarnation(incarnation);
+        unlink(region); /* the next region's builder writes both */
+        expect_rebuilt(++incarnation, fence);
+        fetch(in_store("store"), 0, whole, (size_t)st.st_size);
+        uint8_t other[256];
+        fetch(in_store("store.2"), 0, other, (size_t)st.st_size);
+        TEST_ASSERT_EQUAL_MEMORY(whole, other, (size_t)st.st_size);
+        rf_store *store = enter();
+        fence = rf_shop_shard(store, &tenant, RUN, 1).fence;
+        rf_close(store);
+    }
+}
+
+/* A builder that died between the two leaves one that is behind. */
+static void the_newer_copy_of_the_store_file_counts(void)
+{
+    uint64_t fence = live_a_while();
+    uint8_t old[256];
+    struct stat st;
+    TEST_ASSERT_EQUAL(0, stat(in_store("store"), &st));
+    fetch(in_store("store"), 0, old, (size_t)st.st_size);
+    unlink(region);
+    expect_rebuilt(1, fence);
+    static const char *const copies[] = {"store", "store.2"};
+    for (unsigned c = 0; c < 2; c++) {
+        uint8_t now[256];
+        fetch(in_store(copies[c]), 0, now, (size_t)st.st_size);
+        plant(in_store(copies[c]), old, (size_t)st.st_size, 0600);
+        expect_incarnation(1);
+        plant(in_store(copies[c]), now, (size_t)st.st_size, 0600);
+    }
 }
 
 static void a_store_file_of_a_newer_format_is_refused(void)
@@ -923,6 +988,8 @@ int main(void)
     RUN_TEST(garbage_in_place_of_a_region_is_refused);
     RUN_TEST(a_damaged_header_never_crashes_an_opener);
     RUN_TEST(a_damaged_store_file_is_refused_and_kept);
+    RUN_TEST(damage_to_one_copy_of_the_store_file_costs_nothing);
+    RUN_TEST(the_newer_copy_of_the_store_file_counts);
     RUN_TEST(a_store_file_of_a_newer_format_is_refused);
     RUN_TEST(a_symbolic_link_is_refused);
     RUN_TEST(a_file_with_a_second_name_is_refused);
