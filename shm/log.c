@@ -359,6 +359,9 @@ static rf_status write_batch(struct rf_logger *l, uint64_t epoch, const struct r
     }
     RF_POINT("log.before_write");
     status = rf_log_write(l->disk, b.position, l->batcher.buffer, b.bytes, &why);
+    if (status == RF_NOT_FOUND && LOAD(h->durable) >= epoch) {
+        return RF_OK; /* stopped for long: others have written it, and its segment is not needed any more */
+    }
     if (status != RF_OK) {
         return condemn(l, why.os_error, detail);
     }
