@@ -547,7 +547,7 @@ static bool session(struct world *w, uint32_t worker)
         return true; /* refused, or dead */
     }
     const rf_lease lease = k->held[before].lease;
-    uint32_t rounds = 1 + pick(w, 3);
+    uint32_t rounds = chance(w, 95) ? 1 + pick(w, 3) : 14 + pick(w, 8); /* more than a ring holds */
     for (uint32_t i = 0; i <= rounds; i++) {
         if (k->member != member || k->held_count != before + 1 ||
             k->held[before].lease.fence != lease.fence) {

@@ -572,6 +572,8 @@ static bool claim_happened(struct world *w, const struct request *q, struct answ
     }
     model_free(&w->model);
     w->model = before;
+    x->model.granted = NULL; /* it was the other model's */
+    x->model.where = NULL;
     if (w->death.cooled) {
         for (uint32_t i = 0; i < w->model.worker_count; i++) {
             if (w->model.workers[i].worker == q->worker) {
@@ -681,7 +683,7 @@ static void fill_reply(const struct request *q, const struct answers *x, struct 
 /* What the dead would have been told, as the model has it. */
 static void fill_from_model(const struct request *q, const struct answers *x, struct reply *reply)
 {
-    const struct model_shard *s = x->model.granted;
+    const struct model_shard *s = reply->happened ? x->model.granted : NULL;
     if (s != NULL) {
         reply->lease = (rf_lease){.run = q->call == CALL_RENEW ? q->lease.run : q->run,
                                   .shard = s->shard,
