@@ -6,9 +6,10 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
 RF_SECONDS ?= 600
-export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS
+SIM_SEED ?= 1
+export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS
 
-.PHONY: help deps demo test bench soak fuzz install format format-check clean
+.PHONY: help deps demo test bench soak sim mutants model fuzz install format format-check clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -33,16 +34,22 @@ bench: ## build and run every benchmark (ARGS=... goes to each)
 	    found=1; echo "-- $$name"; "$(BUILD)/gcc/bench/rf-bench-$$name" $(ARGS) </dev/null || exit 1; \
 	done; [ -n "$$found" ] || echo "there is no benchmark"
 
-soak: deps ## run tests/soak, or else the property tests, for RF_SECONDS=600 from RF_SEED (random)
+soak: deps ## run the property tests for RF_SECONDS=600 from RF_SEED (random), then 1,000 seeds of the simulator
 	@cmake/build.sh gcc
 	@export RF_SOAK=1 RF_SEED="$${RF_SEED:-$$(date +%s)}"; \
 	echo "soak: RF_SEED=$$RF_SEED RF_SECONDS=$$RF_SECONDS"; \
-	if [ -x tests/soak ]; then exec tests/soak; fi; \
 	found=; for source in tests/*/test_*property*.c; do \
 	    [ -e "$$source" ] || continue; \
 	    room=$${source#tests/}; room=$${room%%/*}; name=$${source##*/test_}; name=$${name%.c}; \
 	    found=1; echo "-- $$source"; "$(BUILD)/gcc/tests/test_$${room}_$$name" </dev/null || exit 1; \
-	done; [ -n "$$found" ] || echo "soak: there is no property test"
+	done; [ -n "$$found" ] || echo "soak: there is no property test"; \
+	SIM_SEED=$$RF_SEED tests/run-sim campaign
+
+sim: deps ## play SIM_SEEDS=100 seeds from SIM_SEED=1 at every level, against the model and the rules
+	@tests/run-sim
+
+mutants: deps ## break the library on purpose, one way at a time: the simulator must find each
+	@tests/run-mutants $(ARGS)
 
 fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
 	@cmake/build.sh fuzz
