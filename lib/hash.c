@@ -166,6 +166,43 @@ static inline uint8_t *lay_optional(uint8_t *at, bool present, rf_bytes b)
     return at;
 }
 
+/* 16 bytes in one store: a compression that loads them at once need not wait for several. */
+typedef uint64_t two_words __attribute__((vector_size(16), may_alias));
+static inline void lay_16(uint8_t *to, uint64_t low, uint64_t high)
+{
+    *(two_words *)(void *)to = (two_words){low, high};
+}
+
+static inline unsigned __int128 load_16(const uint8_t *from)
+{
+    return (unsigned __int128)rf_load_le64(from + 8) << 64 | rf_load_le64(from);
+}
+
+/* Tag, key and no token into zeroed blocks that are aligned to 16, in stores that are aligned as well: the
+ * loads of the compression find each of theirs in one store. For keys of 16 bytes and more. */
+static inline size_t lay_tagged_key(uint8_t *blocks, const char *tag, size_t tag_len, rf_bytes key)
+{
+    const uint8_t *from = key.data;
+    uint8_t head[16] = {0};
+    size_t head_len = tag_len + 5;
+    memcpy(head, tag, tag_len);
+    head[tag_len] = 1;
+    rf_store_le32(head + tag_len + 1, (uint32_t)key.len);
+    unsigned __int128 first = load_16(head) | load_16(from) << (8 * head_len);
+    lay_16(blocks, (uint64_t)first, (uint64_t)(first >> 64));
+    size_t at = 16 - head_len, to = 16;
+    for (; at + 16 <= key.len; at += 16, to += 16) {
+        two_words words;
+        memcpy(&words, from + at, sizeof(words));
+        *(two_words *)(void *)(blocks + to) = words;
+    }
+    if (at < key.len) {
+        unsigned __int128 last = load_16(from + key.len - 16) >> (8 * (16 - (key.len - at)));
+        lay_16(blocks + to, (uint64_t)last, (uint64_t)(last >> 64));
+    }
+    return head_len + key.len + 1; /* no token: a zero */
+}
+
 static inline uint64_t hash_two_blocks(const blake3_hasher *keyed, const char *tag, size_t tag_len,
                                        const rf_cursor *c)
 {
@@ -223,6 +260,41 @@ uint64_t rf_hasher_split_id(struct rf_hasher *hasher, uint64_t run, uint64_t par
     feed_u8(&f, (uint8_t)kind);
     feed_u32(&f, index);
     return feed_end(&f) | RF_DERIVED_BIT;
+}
+
+uint64_t rf_payload_finish(struct rf_payload *p)
+{
+#ifdef HAVE_COMPRESS
+    blake3_compress_in_place(p->cv, p->blocks + BLAKE3_BLOCK_LEN, (uint8_t)p->rest, 0, p->flags);
+    p->hash = p->cv[0] | (uint64_t)p->cv[1] << 32;
+#endif
+    p->rest = 0;
+    return p->hash;
+}
+
+void rf_payload_checkpoint(struct rf_hasher *hasher, const rf_cursor *cursor, struct rf_payload *p)
+{
+    p->rest = 0;
+#ifdef HAVE_COMPRESS
+    const char tag[] = "checkpoint";
+    size_t len = sizeof(tag) - 1 + 6 + cursor->key.len;
+    if (cursor->token.len == 0 && cursor->key.data != NULL && len > BLAKE3_BLOCK_LEN &&
+        len <= 2 * BLAKE3_BLOCK_LEN) {
+        const blake3_hasher *keyed = &hasher->payload;
+        const two_words none = {0, 0};
+        for (unsigned i = BLAKE3_BLOCK_LEN; i < 2 * BLAKE3_BLOCK_LEN; i += 16) {
+            *(two_words *)(void *)(p->blocks + i) = none;
+        }
+        lay_tagged_key(p->blocks, tag, sizeof(tag) - 1, cursor->key);
+        memcpy(p->cv, keyed->key, sizeof(p->cv));
+        blake3_compress_in_place(p->cv, p->blocks, BLAKE3_BLOCK_LEN, 0,
+                                 (uint8_t)(keyed->chunk.flags | CHUNK_START));
+        p->rest = (uint32_t)(len - BLAKE3_BLOCK_LEN);
+        p->flags = (uint8_t)(keyed->chunk.flags | CHUNK_END | ROOT);
+        return;
+    }
+#endif
+    p->hash = rf_hasher_checkpoint(hasher, cursor);
 }
 
 uint64_t rf_hasher_checkpoint(struct rf_hasher *hasher, const rf_cursor *cursor)

@@ -23,6 +23,25 @@ void rf_hasher_init(struct rf_hasher *hasher);
 uint64_t rf_hasher_split_id(struct rf_hasher *hasher, uint64_t run, uint64_t parent, uint64_t op,
                             rf_derived_kind kind, uint32_t index);
 
+/*
+ * A payload hash that is begun now and finished when somebody asks for it: its second compression then
+ * runs beside whatever comes in between, instead of before all of it.
+ */
+struct rf_payload {
+    uint64_t hash; /* valid if rest == 0 */
+    uint32_t cv[8];
+    uint32_t rest; /* bytes of the last block that are not yet compressed */
+    uint8_t flags;
+    uint8_t blocks[128] __attribute__((aligned(16)));
+};
+void rf_payload_checkpoint(struct rf_hasher *hasher, const rf_cursor *cursor,
+                           struct rf_payload *payload);
+uint64_t rf_payload_finish(struct rf_payload *payload);
+static inline uint64_t rf_payload_hash(struct rf_payload *payload)
+{
+    return payload->rest == 0 ? payload->hash : rf_payload_finish(payload);
+}
+
 uint64_t rf_hasher_checkpoint(struct rf_hasher *hasher, const rf_cursor *cursor);
 uint64_t rf_hasher_complete(struct rf_hasher *hasher, const rf_cursor *cursor);
 uint64_t rf_hasher_release(struct rf_hasher *hasher, const rf_cursor *cursor);

@@ -42,7 +42,7 @@ static inline rf_status look_up(const struct rf_shard *shard, const struct rf_ca
 static inline rf_status find_op(const struct rf_shard *shard, const struct rf_call *call, int *slot)
 {
     *slot = rf_ring_find(shard->ring->op, shard->state->ring_count, RF_SHARD_RING, call->op);
-    if (*slot != RF_RING_MISS && shard->ring->hash[*slot] != call->hash) {
+    if (*slot != RF_RING_MISS && shard->ring->hash[*slot] != rf_call_hash(call)) {
         return RF_OP_ID_CONFLICT;
     }
     return RF_OK;
@@ -112,7 +112,7 @@ __attribute__((always_inline)) static inline void push_op(const struct rf_shard 
     step->ring_slot = s->ring_next;
     step->entry = (struct rf_op_entry){
         .op = call->op,
-        .hash = call->hash,
+        .hash = rf_call_hash(call),
         .executed_at = at,
         .kind = (uint8_t)kind,
         .result = RF_RESULT_COMPLETED,

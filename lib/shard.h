@@ -59,7 +59,13 @@ struct rf_call {
     const rf_lease *lease; /* NULL for acquire and unpark */
     uint64_t op;           /* op id and payload hash, where the operation has them */
     uint64_t hash;
+    struct rf_payload *payload; /* if not NULL: instead of hash, finished when it is needed */
 };
+
+static inline uint64_t rf_call_hash(const struct rf_call *call)
+{
+    return call->payload == NULL ? call->hash : rf_payload_hash(call->payload);
+}
 
 /* What an operation needs to know that is not in the record. */
 struct rf_env {

@@ -196,7 +196,9 @@ rf_status rf_shm_checkpoint(rf_store *store, uint64_t now, const rf_tenant *tena
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint); /* it comes while the payload is hashed */
     rf_prefetch_lane(&h->actor);
-    call.hash = rf_hasher_checkpoint(&h->actor.hasher, cursor);
+    struct rf_payload payload;
+    call.payload = &payload;
+    rf_payload_checkpoint(&h->actor.hasher, cursor, &payload);
     rf_status status = open_leased(&op, h, &call, false, detail);
     if (status == RF_OK) {
         status = rf_shard_checkpoint(&op.view, &call, cursor, &op.step, detail);

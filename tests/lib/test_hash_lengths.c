@@ -85,6 +85,31 @@ static void a_hasher_forgets_what_it_hashed_before(void)
     }
 }
 
+/* Begun, finished when asked, and asked twice; keys at every place in memory, between guards that must not
+ * be read for the hash to depend on. */
+static void a_payload_in_two_parts_has_the_same_hash(void)
+{
+    uint8_t room[16 + 300 + 16];
+    for (size_t i = 0; i < sizeof(room); i++) {
+        room[i] = (uint8_t)(i * 37 + 11);
+    }
+    for (size_t len = 0; len <= 280; len++) {
+        for (size_t token = 0; token <= 40; token += 20) {
+            const rf_cursor cursor = {.key = rf_bytes_of(room + 16 - len % 16, len),
+                                      .token = rf_bytes_of(room, token)};
+            struct rf_payload payload;
+            memset(&payload, 0xA5, sizeof(payload));
+            rf_payload_checkpoint(&hasher, &cursor, &payload);
+            TEST_ASSERT_EQUAL_HEX64(rf_hash_checkpoint(cursor), rf_payload_hash(&payload));
+            TEST_ASSERT_EQUAL_HEX64(rf_hash_checkpoint(cursor), rf_payload_hash(&payload));
+        }
+    }
+    const rf_cursor none = {0};
+    struct rf_payload payload;
+    rf_payload_checkpoint(&hasher, &none, &payload);
+    TEST_ASSERT_EQUAL_HEX64(rf_hash_checkpoint(none), rf_payload_hash(&payload));
+}
+
 static void an_empty_payload_has_the_hash_of_its_tag(void)
 {
     TEST_ASSERT_EQUAL_HEX64(rf_hash64(DOMAIN, rf_bytes_of("complete_run", 12)),
@@ -97,6 +122,7 @@ int main(void)
     RUN_TEST(every_key_length_has_the_hash_of_its_canonical_bytes);
     RUN_TEST(every_token_length_around_blocks_and_chunks_has_it_too);
     RUN_TEST(a_hasher_forgets_what_it_hashed_before);
+    RUN_TEST(a_payload_in_two_parts_has_the_same_hash);
     RUN_TEST(an_empty_payload_has_the_hash_of_its_tag);
     return UNITY_END();
 }
