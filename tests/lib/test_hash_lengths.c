@@ -94,9 +94,9 @@ static void a_payload_in_two_parts_has_the_same_hash(void)
         room[i] = (uint8_t)(i * 37 + 11);
     }
     for (size_t len = 0; len <= 280; len++) {
-        for (size_t token = 0; token <= 40; token += 20) {
+        for (size_t extra = 0; extra <= 40; extra += 20) {
             const rf_cursor cursor = {.key = rf_bytes_of(room + 16 - len % 16, len),
-                                      .token = rf_bytes_of(room, token)};
+                                      .token = rf_bytes_of(room, extra)};
             struct rf_payload payload;
             memset(&payload, 0xA5, sizeof(payload));
             rf_payload_checkpoint(&hasher, &cursor, &payload);
