@@ -26,7 +26,7 @@
  *   CHUNK  u64 chain, u32 index, u32 count | `count` x made (codec)
  *
  * `uid` names the run: never used twice in a store's life, so that a run made again under the same id
- * is another. `position` is the shard's place in its run. `made` shards take the positions from
+ * is another; in a chunk it is 0, and whoever closes its chain says whose it is. `position` is the shard's place in its run. `made` shards take the positions from
  * made_from on, in order. If they did not fit, they were written before, in the chunks of `chain`
  * (index 0, 1, ...), all of the same lane; the record that names the chain closes it. A chain that
  * nobody closes never happened.

@@ -607,7 +607,8 @@ static rf_status write_chain(struct rf_op *op, rf_detail *detail)
         memcpy(draft.body, &chunk, sizeof(chunk));
         len = sizeof(chunk) + put_made(m, from, to, draft.body + sizeof(chunk));
         draft.record->event = UINT16_MAX;
-        draft.record->uid = op->uid;
+        draft.record->uid =
+            0; /* perhaps there is no run yet; the record that closes the chain knows */
         draft.record->run = 0;
         draft.record->run_slot = 0;
         draft.record->time = 0;
