@@ -191,8 +191,11 @@ static void clear_waiting(struct rf_actor *actor, struct rf_desc *d, uint32_t sl
     }
     atomic_store_explicit(&d->wake_run, 0, memory_order_release);
     if (map->header->sealing != 0) {
-        uint64_t his = rf_id(slot, atomic_load(&rf_member_at(map, slot)->generation));
-        atomic_compare_exchange_strong(&map->header->flusher, &his, 0);
+        /* Or nobody would be told of what has to be written. Its generation is over by now. */
+        uint64_t flusher = atomic_load(&map->header->flusher);
+        if (flusher != 0 && rf_id_gone(map, (uint32_t)flusher)) {
+            atomic_compare_exchange_strong(&map->header->flusher, &flusher, 0);
+        }
         /* It may have made something durable and told nobody. */
         rf_futex_wake_low(&map->header->durable, INT32_MAX, FUTEX_BITSET_MATCH_ANY);
     }
