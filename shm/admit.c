@@ -64,6 +64,7 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
         return rf_log_failure(map, detail);
     }
     if (LOAD(h->log_short) != 0 && !ending) {
+        rf_guardian_hurry(map); /* there may be room by now */
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOSPC,
                          "the log of %.100s needs room on its disk; what is leased can be ended",
                          map->directory);

@@ -265,6 +265,10 @@ static uint64_t tend_log(struct rf_guardian *g)
     if (atomic_exchange(&map->flush_now, false)) {
         rf_log_wait(g->actor.logger, rf_log_last(map), NULL);
     }
+    if (atomic_load(&h->log_short) != 0) {
+        /* Nothing comes any more that would have to be flushed. */
+        start_chore(g, &g->room, make_room);
+    }
     if (!is_flusher(g, now)) {
         return UINT64_MAX;
     }

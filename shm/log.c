@@ -214,15 +214,19 @@ rf_status rf_log_make_room(struct rf_logger *l, rf_detail *detail)
 {
     struct rf_header *h = l->map->header;
     uint64_t nobody = LOAD(h->filler);
-    if (!rf_log_needs_room(l->map) ||
-        (nobody != 0 && nobody != l->id && !rf_id_gone(l->map, (uint32_t)nobody))) {
+    if (!rf_log_needs_room(l->map)) {
+        /* Leases were ended, and what there is is enough again. */
+        atomic_store_explicit(&h->log_short, 0, memory_order_release);
+        return RF_OK;
+    }
+    if (nobody != 0 && nobody != l->id && !rf_id_gone(l->map, (uint32_t)nobody)) {
         return RF_OK;
     }
     if (!atomic_compare_exchange_strong_explicit(&h->filler, &nobody, l->id, memory_order_acq_rel,
                                                  memory_order_relaxed)) {
         return RF_OK;
     }
-    rf_status status = make_segments(l, segment_of(h, rf_log_position(l->map)) + 1 + AHEAD, detail);
+    rf_status status = make_segments(l, segments_wanted(l->map), detail);
     uint64_t mine = l->id;
     atomic_compare_exchange_strong_explicit(&h->filler, &mine, 0, memory_order_acq_rel,
                                             memory_order_relaxed);

@@ -240,7 +240,7 @@ static rf_status store_tend(rf_store *store, uint64_t now)
     bool clean = rf_sweep_all(&h->actor, now);
     if (h->actor.logger != NULL) {
         rf_status status = flush(h);
-        if (status == RF_OK && rf_log_needs_room(h->map)) {
+        if (status == RF_OK) {
             status = rf_log_make_room(h->actor.logger, NULL);
         }
         if (status == RF_OK && rf_snapshot_due(h->map)) {
