@@ -685,6 +685,7 @@ static void register_something(struct world *w, uint32_t worker)
 
 static void tend(struct world *w, uint32_t worker)
 {
+    w->death.armed = false;
     world_tend(w, w->workers[worker].handle);
 }
 
@@ -898,6 +899,12 @@ static bool operate(struct world *w, enum step_kind kind, uint32_t worker)
                                                            run);
         return true;
     }
+    case STEP_SYNC:
+        world_sync(w, worker);
+        return true;
+    case STEP_SNAPSHOT:
+        world_snapshot(w, worker);
+        return true;
     default:
         tend(w, worker);
         return true;
@@ -939,12 +946,11 @@ static void act(struct world *w, const struct step *s)
     case STEP_REOPEN:
         world_reopen(w, worker);
         break;
-    case STEP_LOSE_TAIL:
-        world_lose_tail(w);
+    case STEP_LOSE_EVERYBODY:
+        world_lose_everybody(w);
         break;
-    case STEP_REBUILD:
-        world_rebuild(w);
-        keep_stocked(w, worker);
+    case STEP_LOSE_REGION:
+        world_lose_region(w);
         break;
     case STEP_PREAMBLE:
         zombie_preamble(w);

@@ -191,7 +191,7 @@ static void print_line(const struct sim_config *c, const struct sim_report *r, F
     fprintf(out,
             "seed %" PRIu64 " %s: %s, %" PRIu64 " ops, %" PRIu64 " calls (%" PRIu64
             " executed, %" PRIu64 " refused), %" PRIu64 " deaths (%" PRIu64 " at points), %" PRIu64
-            " stops, %" PRIu64 " rebuilds, %" PRIu64 " recoveries, liveness after %" PRIu64
+            " stops, %" PRIu64 " regions lost, %" PRIu64 " recoveries, liveness after %" PRIu64
             ", stream %016" PRIx64 "\n",
             r->seed, levels[c->level], r->failed ? r->kind : "ok", r->ops, r->calls, executed,
             refused, r->deaths, r->deaths_at_points, r->stops, r->rebuilds, r->recoveries,
@@ -222,7 +222,7 @@ struct sums {
     uint64_t seeds, failed, ops, calls, nanoseconds, looks, full_scans;
     uint64_t violations[RULES], refused[100], events[RF_EVENT_RUN_PURGED + 1];
     uint64_t executed[CALLS], replayed[CALLS], by_step[STEP_KINDS];
-    uint64_t deaths, deaths_at_points, stops, busy, rebuilds, recoveries, lost_ops, idle;
+    uint64_t deaths, deaths_at_points, stops, busy, rebuilds, restarts, recoveries, lost_ops, idle;
     uint64_t liveness_max;
     uint64_t available, scanned, overloaded, recovered;
     struct sim_goodput goodput[3];
@@ -259,6 +259,7 @@ static void add_up(struct sums *s, const struct sim_config *c, const struct sim_
     s->stops += r->stops;
     s->busy += r->busy;
     s->rebuilds += r->rebuilds;
+    s->restarts += r->restarts;
     s->recoveries += r->recoveries;
     s->lost_ops += r->lost_ops;
     s->idle += r->idle;

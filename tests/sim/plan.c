@@ -3,8 +3,8 @@
 #include "sim.h"
 
 struct rates {
-    uint32_t expire, stall, jump;                              /* the protocol's table */
-    uint32_t die, die_at, stop_at, reopen, lose_tail, rebuild; /* ours */
+    uint32_t expire, stall, jump;                                       /* the protocol's table */
+    uint32_t die, die_at, stop_at, reopen, lose_everybody, lose_region; /* ours */
 };
 
 /* Parts per million of the operations. */
@@ -17,8 +17,8 @@ static const struct rates rates[SIM_LEVELS] = {
                     .die_at = 12000,
                     .stop_at = 6000,
                     .reopen = 2000,
-                    .lose_tail = 300,
-                    .rebuild = 150},
+                    .lose_everybody = 300,
+                    .lose_region = 300},
     [SIM_RADIOACTIVE] = {.expire = 200000,
                          .stall = 100000,
                          .jump = 200000,
@@ -26,8 +26,8 @@ static const struct rates rates[SIM_LEVELS] = {
                          .die_at = 30000,
                          .stop_at = 12000,
                          .reopen = 4000,
-                         .lose_tail = 600,
-                         .rebuild = 300},
+                         .lose_everybody = 600,
+                         .lose_region = 600},
 };
 
 static const uint8_t safety_weights[STEP_TABLE] = {
@@ -48,49 +48,51 @@ static const struct {
     enum step_kind kind;
     uint32_t ppm;
 } besides[] = {
-    {STEP_RELEASE, 30000}, {STEP_ADD_SHARDS, 6000}, {STEP_REGISTER, 4000},
-    {STEP_LOOK, 15000},    {STEP_SWEEP, 15000},     {STEP_TEND, 5000},
+    {STEP_RELEASE, 30000}, {STEP_ADD_SHARDS, 6000}, {STEP_REGISTER, 4000}, {STEP_LOOK, 15000},
+    {STEP_SWEEP, 15000},   {STEP_TEND, 2000},       {STEP_SYNC, 8000},     {STEP_SNAPSHOT, 500},
 };
 
 const char *step_name(enum step_kind kind)
 {
     static const char *const names[STEP_KINDS] = {
-        "acquire",
-        "renew",
-        "checkpoint",
-        "complete",
-        "park",
-        "unpark",
-        "split",
-        "residual",
-        "replay",
-        "conflict",
-        "zombie",
-        "claim",
-        "session",
-        "advance",
-        "pause",
-        "resume",
-        "end_run",
-        "release",
-        "add_shards",
-        "register",
-        "look",
-        "sweep",
-        "tend",
-        "expire",
-        "stall",
-        "jump",
-        "die",
-        "die_at_a_point",
-        "stop_at_a_point",
-        "reopen",
-        "lose_tail",
-        "lose_region",
-        "zombie_preamble",
-        "overload",
-        "measure",
-        "calm",
+        [STEP_ACQUIRE] = "acquire",
+        [STEP_RENEW] = "renew",
+        [STEP_CHECKPOINT] = "checkpoint",
+        [STEP_COMPLETE] = "complete",
+        [STEP_PARK] = "park",
+        [STEP_UNPARK] = "unpark",
+        [STEP_SPLIT_REPLACE] = "split",
+        [STEP_SPLIT_RESIDUAL] = "residual",
+        [STEP_REPLAY] = "replay",
+        [STEP_CONFLICT] = "conflict",
+        [STEP_ZOMBIE] = "zombie",
+        [STEP_CLAIM] = "claim",
+        [STEP_SESSION] = "session",
+        [STEP_ADVANCE] = "advance",
+        [STEP_PAUSE] = "pause",
+        [STEP_RESUME] = "resume",
+        [STEP_END_RUN] = "end_run",
+        [STEP_RELEASE] = "release",
+        [STEP_ADD_SHARDS] = "add_shards",
+        [STEP_REGISTER] = "register",
+        [STEP_LOOK] = "look",
+        [STEP_SWEEP] = "sweep",
+        [STEP_TEND] = "tend",
+        [STEP_SYNC] = "sync",
+        [STEP_SNAPSHOT] = "snapshot",
+        [STEP_EXPIRE] = "expire",
+        [STEP_STALL] = "stall",
+        [STEP_JUMP] = "jump",
+        [STEP_DIE] = "die",
+        [STEP_DIE_AT] = "die_at_a_point",
+        [STEP_STOP_AT] = "stop_at_a_point",
+        [STEP_REOPEN] = "reopen",
+        [STEP_LOSE_EVERYBODY] = "lose_everybody",
+        [STEP_LOSE_REGION] = "lose_region",
+        [STEP_PREAMBLE] = "zombie_preamble",
+        [STEP_OVERLOAD] = "overload",
+        [STEP_MEASURE] = "measure",
+        [STEP_CALM] = "calm",
     };
     return names[kind];
 }
@@ -125,9 +127,15 @@ static void add_faults(struct plan *p, struct chacha *c, const struct sim_config
         enum step_kind kind;
         uint32_t ppm;
     } faults[] = {
-        {STEP_EXPIRE, r->expire},   {STEP_STALL, r->stall},   {STEP_JUMP, r->jump},
-        {STEP_DIE, r->die},         {STEP_REOPEN, r->reopen}, {STEP_LOSE_TAIL, r->lose_tail},
-        {STEP_REBUILD, r->rebuild}, {STEP_DIE_AT, r->die_at}, {STEP_STOP_AT, r->stop_at},
+        {STEP_EXPIRE, r->expire},
+        {STEP_STALL, r->stall},
+        {STEP_JUMP, r->jump},
+        {STEP_DIE, r->die},
+        {STEP_REOPEN, r->reopen},
+        {STEP_LOSE_EVERYBODY, r->lose_everybody},
+        {STEP_LOSE_REGION, r->lose_region},
+        {STEP_DIE_AT, r->die_at},
+        {STEP_STOP_AT, r->stop_at},
     };
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         uint32_t worker = chacha_below(c, config->workers);

@@ -243,7 +243,8 @@ struct answers {
     uint64_t ids[RF_SPLIT_CHILDREN_MAX];
     rf_status expected;
     struct model_answer model;
-    bool told; /* the model was asked */
+    bool told;      /* the model was asked */
+    uint64_t epoch; /* the open one when the call began */
     uint64_t member;
     uint32_t worker;
 };
@@ -525,6 +526,9 @@ static void on_point(const char *name)
         d->here = false;
         longjmp(d->jump, 1);
     }
+    if (outer_request == NULL) {
+        return; /* not a call that others could tell from one that has not begun */
+    }
     /* What is committed has happened, as far as the others are concerned. */
     bool committed = outer_request->call == CALL_RENEW ? d->renewed : d->commits != 0;
     if (committed && outer_request->call != CALL_CLAIM) {
@@ -610,6 +614,9 @@ static void bury(struct world *w, const struct request *q, struct answers *x, st
         }
         reply->happened = true;
     }
+    if (reply->happened) {
+        journal_add(w, q, x->member, x->epoch);
+    }
     bool simple = q->call <= CALL_RELEASE && q->call != CALL_CLAIM;
     sim_trace(w, "  ... died at %s: it %s", w->death.point,
               reply->happened ? "happened" : "did not happen");
@@ -618,6 +625,45 @@ static void bury(struct world *w, const struct request *q, struct answers *x, st
     } else {
         world_tend(w, w->overseer);
     }
+}
+
+bool request_killable(struct world *w, uint32_t worker, void (*what)(struct world *, uint32_t))
+{
+    if (!w->death.armed) {
+        what(w, worker);
+        return false;
+    }
+    bool died = false;
+    w->death.here = true;
+    hooked = w;
+    outer = NULL;
+    outer_request = NULL;
+    rf_point_on_hit = on_point;
+    if (setjmp(w->death.jump) == 0) {
+        what(w, worker);
+    } else {
+        died = true;
+    }
+    w->death.armed = w->death.here = false;
+    rf_point_on_hit = NULL;
+    if (died) {
+        sim_trace(w, "  ... died at %s", w->death.point);
+        w->report->deaths_at_points++;
+        world_die(w, worker);
+        world_tend(w, w->overseer);
+    }
+    return died;
+}
+
+void request_again(struct world *w, const struct request *q, uint64_t member)
+{
+    static struct answers x;
+    size_t mark = arena_used;
+    x.told = false;
+    x.member = member;
+    make_args(q, &x.args);
+    tell(w, q, &x);
+    arena_used = mark;
 }
 
 /* --- the books of the checker --- */
@@ -726,10 +772,13 @@ struct reply request_make(struct world *w, uint32_t worker, struct request *q)
     size_t mark = arena_used;
     struct reply reply = {0};
     x->told = false;
+    x->epoch = journal_epoch(w);
     x->worker = worker;
     x->member = w->workers[worker].member;
     x->grant = (rf_grant){.scratch = scratch[nested], .scratch_size = SCRATCH};
     x->result.want_event = true;
+    x->result.durability = 0;
+    x->result.epoch = 0;
     x->result.has_event = false;
     make_args(q, &x->args);
 
@@ -774,6 +823,11 @@ struct reply request_make(struct world *w, uint32_t worker, struct request *q)
                      x->result.outcome == RF_REPLAYED;
     if (reply.status == RF_OK && !reply.replayed) {
         keep_books(w, q, x, &reply);
+    }
+    bool parked = x->told && q->call == CALL_CLAIM && x->model.parked != 0;
+    if (!reply.died && ((reply.status == RF_OK && !reply.replayed) || parked)) {
+        bool known = reply.status == RF_OK && x->result.epoch != 0;
+        journal_add(w, q, x->member, known ? x->result.epoch : x->epoch);
     }
     if (!reply.nothing) {
         count(w, q, x, &reply);

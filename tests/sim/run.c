@@ -68,21 +68,6 @@ void sim_run(const struct sim_config *config, const struct plan *plan, struct si
 
 /* --- apart --- */
 
-/* What a process that crashed left behind. */
-static void clear_away(const struct sim_report *r)
-{
-    static const char *const files[] = {"region", "lock", "store"};
-    char path[128];
-    if (r->directory[0] == 0) {
-        return;
-    }
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", r->directory, files[i]);
-        unlink(path);
-    }
-    rmdir(r->directory);
-}
-
 void sim_run_apart(const struct sim_config *config, const struct plan *plan,
                    struct sim_report *report)
 {
@@ -113,7 +98,9 @@ void sim_run_apart(const struct sim_config *config, const struct plan *plan,
         snprintf(report->what, sizeof(report->what), "the process ended with %s %d",
                  WIFSIGNALED(how) ? "signal" : "status",
                  WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how));
-        clear_away(report);
+        if (report->directory[0] != 0) {
+            world_clear_away(report->directory);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
  *
  *   plan.c      seed -> steps: operations by weight, faults by rate
  *   world.c     the store under test: handles, deaths, lost regions; its twin, the model
+ *   journal.c   what was done since when, and in which epoch: what a lost tail takes away
  *   request.c   one call, made to the store and to the model, and the answers compared
  *   observe.c   all that the store shows, compared with the model and shown to the checker
  *   driver.c    what a step does; workers and what they hold; overload
@@ -82,6 +83,8 @@ enum step_kind {
     STEP_LOOK,
     STEP_SWEEP,
     STEP_TEND,
+    STEP_SYNC,
+    STEP_SNAPSHOT,
 
     /* faults */
     STEP_EXPIRE,
@@ -91,8 +94,8 @@ enum step_kind {
     STEP_DIE_AT,  /* in the next call, at one of its points */
     STEP_STOP_AT, /* the same, but stopped; the others go on, then it does */
     STEP_REOPEN,
-    STEP_LOSE_TAIL,
-    STEP_REBUILD,
+    STEP_LOSE_EVERYBODY,
+    STEP_LOSE_REGION,
 
     /* stages and scenes */
     STEP_PREAMBLE,
@@ -265,13 +268,27 @@ struct sim_report {
     uint64_t refused[100]; /* by status */
     uint64_t events[RF_EVENT_RUN_PURGED + 1];
     uint64_t violations[RULES];
-    uint64_t deaths, deaths_at_points, stops, busy, rebuilds, recoveries, lost_ops;
+    uint64_t deaths, deaths_at_points, stops, busy, rebuilds, restarts, recoveries, lost_ops;
     uint64_t looks, full_scans;
     uint64_t liveness_used;
     uint64_t sentinel; /* completed after the overload */
     uint64_t available, scanned;
     struct sim_goodput goodput[3]; /* before, during, after */
     uint64_t nanoseconds;
+};
+
+/* A call that changed something, with the epoch of the log that it went into. */
+struct journal_entry {
+    struct request request;
+    bool lost; /* no call: the member's leases were given up */
+    uint64_t member;
+    uint64_t epoch;
+};
+
+struct journal {
+    struct model base; /* as it was before the first entry; all of it is durable */
+    struct journal_entry *entries;
+    uint32_t count, room;
 };
 
 struct death {
@@ -304,6 +321,7 @@ struct world {
     uint64_t stock[SIM_TENANTS];
     struct watch watches[SIM_TENANTS][SIM_RUN_IDS + 1];
     struct death death;
+    struct journal journal;
     struct request *outer; /* the call that is stopped, while the others go on */
     uint32_t outer_worker;
     uint32_t phase; /* of the overload: 0 before, 1 during, 2 after */
@@ -324,16 +342,37 @@ void sim_trace(const struct world *w, const char *format, ...)
 /* world.c */
 void world_open(struct world *w, const struct sim_config *config, struct sim_report *report);
 void world_close(struct world *w);
+/* A store's directory and all that is in it. */
+void world_clear_away(const char *directory);
 void world_die(struct world *w, uint32_t worker);    /* declared dead */
 void world_reopen(struct world *w, uint32_t worker); /* closed, and opened again */
 void world_tend(struct world *w, rf_store *by);
-void world_rebuild(struct world *w);
-void world_lose_tail(struct world *w);
+/* The memory is gone, as after a reboot. A store with a log is recovered cold, from what had reached
+ * the disk; one without begins anew. */
+void world_lose_region(struct world *w);
+/* All processes are gone at once; the memory is still there. */
+void world_lose_everybody(struct world *w);
+void world_snapshot(struct world *w, uint32_t worker);
+void world_sync(struct world *w, uint32_t worker);
 void world_emit(struct world *w, uint32_t kind, uint32_t who, uint32_t a, uint64_t b, uint64_t c,
                 uint64_t d);
 void world_end_stream(struct world *w);
 
+/* journal.c */
+void journal_begin(struct world *w);
+void journal_add(struct world *w, const struct request *q, uint64_t member, uint64_t epoch);
+/* The epoch that is open now; what is done next goes into it, or into a later one. */
+uint64_t journal_epoch(const struct world *w);
+void journal_lost(struct world *w, uint64_t member, uint64_t epoch);
+/* The model as it was when everything up to this epoch had been done, and nothing after; no leases. */
+void journal_go_back(struct world *w, uint64_t durable, uint64_t incarnation);
+void journal_free(struct world *w);
+
 /* request.c */
+/* Calls what may die or be stopped on its way; true if it died. It is buried then. */
+bool request_killable(struct world *w, uint32_t worker, void (*what)(struct world *, uint32_t));
+/* Tells the model alone. */
+void request_again(struct world *w, const struct request *q, uint64_t member);
 struct reply request_make(struct world *w, uint32_t worker, struct request *q);
 struct sim_key key_parse(rf_bytes bytes);
 

@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -6,6 +7,7 @@
 #include <unistd.h>
 
 #include "handle.h"
+#include "log.h"
 #include "point.h"
 #include "reap.h"
 #include "record.h"
@@ -124,6 +126,9 @@ static rf_store *enter(struct world *w)
         .clock = tell_time,
         .clock_context = w,
         .region_path = w->region,
+        .durability = w->config->durable ? RF_NOWAIT : RF_VOLATILE,
+        .segment_bytes = 256u << 10,
+        .snapshot_bytes = 256u << 10,
     };
     rf_status status = rf_open(w->directory, &options, &store, &detail);
     if (status != RF_OK) {
@@ -155,6 +160,9 @@ static void forget(rf_store *store)
 {
     struct rf_handle *h = rf_handle_of(store);
     rf_declare_dead(h->map, h->actor.slot);
+    if (h->actor.logger != NULL) {
+        rf_logger_drop(h->actor.logger);
+    }
     rf_region_close(h->map);
     free(h->copy);
     free(h);
@@ -176,39 +184,79 @@ void world_die(struct world *w, uint32_t worker)
 
 void world_tend(struct world *w, rf_store *by)
 {
+    uint64_t epoch = journal_epoch(w);
     rf_status status = rf_tend(by, w->now);
     if (status != RF_OK) {
         sim_fail(w, "error", "rf_tend: %s", rf_status_name(status));
     }
     for (uint32_t i = 0; i < w->dead_count; i++) {
         w->report->events[RF_EVENT_OWNER_LOST] += model_owner_lost(&w->model, w->dead[i]);
+        journal_lost(w, w->dead[i], epoch);
     }
     w->dead_count = 0;
     w->unsettled = 0;
 }
 
+static void close_worker(struct world *w, uint32_t worker)
+{
+    rf_close(w->workers[worker].handle);
+}
+
 void world_reopen(struct world *w, uint32_t worker)
 {
     struct worker *k = &w->workers[worker];
-    checker_member_gone(&w->checker, k->member);
-    w->death.here = w->death.armed;
-    if (setjmp(w->death.jump) == 0) {
-        rf_close(k->handle);
-        w->report->events[RF_EVENT_OWNER_LOST] += model_owner_lost(&w->model, k->member);
-    } else {
-        /* It died while it was leaving. */
-        w->report->deaths_at_points++;
-        forget(k->handle);
-        w->dead[w->dead_count++] = k->member;
-        world_tend(w, w->overseer);
+    uint64_t member = k->member, epoch = journal_epoch(w);
+    checker_member_gone(&w->checker, member);
+    if (!request_killable(w, worker, close_worker)) {
+        w->report->events[RF_EVENT_OWNER_LOST] += model_owner_lost(&w->model, member);
+        journal_lost(w, member, epoch);
+        drop_held(k);
+        enter_worker(w, worker);
     }
-    w->death.here = w->death.armed = false;
-    rf_point_on_hit = NULL;
-    drop_held(k);
-    enter_worker(w, worker);
+}
+
+static void barrier(struct world *w, uint32_t worker)
+{
+    rf_detail detail;
+    rf_status status = rf_barrier(w->workers[worker].handle, &detail);
+    if (status != RF_OK) {
+        char words[256];
+        rf_explain(status, &detail, words, sizeof(words));
+        sim_fail(w, "error", "rf_barrier: %s", words);
+    }
+}
+
+void world_sync(struct world *w, uint32_t worker)
+{
+    request_killable(w, worker, barrier);
+}
+
+static void snapshot(struct world *w, uint32_t worker)
+{
+    rf_detail detail;
+    rf_status status = rf_snapshot(w->workers[worker].handle, &detail);
+    if (status != RF_OK && status != RF_UNSUPPORTED) {
+        char words[256];
+        rf_explain(status, &detail, words, sizeof(words));
+        sim_fail(w, "error", "rf_snapshot: %s", words);
+    }
+}
+
+void world_snapshot(struct world *w, uint32_t worker)
+{
+    if (w->config->durable) {
+        request_killable(w, worker, snapshot);
+    }
 }
 
 /* --- opening and closing it all --- */
+
+static void enter_all(struct world *w)
+{
+    for (uint32_t i = 0; i < w->config->workers; i++) {
+        enter_worker(w, i);
+    }
+}
 
 void world_open(struct world *w, const struct sim_config *config, struct sim_report *report)
 {
@@ -230,79 +278,116 @@ void world_open(struct world *w, const struct sim_config *config, struct sim_rep
     model_init(&w->model, 5 * config->shards + 40, 4 * config->shards + 20, config->cooldown);
     checker_init(&w->checker, config->false_rule ? 1000 : config->cooldown, on_violation, w);
     w->overseer = enter(w);
-    for (uint32_t i = 0; i < config->workers; i++) {
-        enter_worker(w, i);
-    }
+    enter_all(w);
+    journal_begin(w);
 }
 
-static void leave_all(struct world *w, bool kindly)
+static void leave_all(struct world *w)
 {
     for (uint32_t i = 0; i < w->config->workers; i++) {
         if (w->workers[i].handle != NULL) {
-            if (kindly || (i % 2 == 0)) {
-                rf_close(w->workers[i].handle);
-            } else {
-                forget(w->workers[i].handle);
-            }
-            w->workers[i].handle = NULL;
+            rf_close(w->workers[i].handle);
         }
     }
     if (w->overseer != NULL) {
         rf_close(w->overseer);
-        w->overseer = NULL;
     }
 }
 
-/* The memory is gone, as after a reboot; the directory remembers how often that happened. */
-void world_rebuild(struct world *w)
+/* Nobody says good-bye. */
+static void forget_all(struct world *w)
+{
+    for (uint32_t i = 0; i < w->config->workers; i++) {
+        struct worker *k = &w->workers[i];
+        forget(k->handle);
+        w->dead[w->dead_count++] = k->member;
+        checker_member_gone(&w->checker, k->member);
+        drop_held(k);
+    }
+    forget(w->overseer);
+}
+
+void world_lose_everybody(struct world *w)
 {
     world_tend(w, w->overseer);
-    leave_all(w, chacha_percent(&w->rng, 50));
+    forget_all(w);
+    w->overseer = enter(w);
+    world_tend(w, w->overseer);
+    enter_all(w);
+    w->report->restarts++;
+}
+
+/* What the checker believes of the ranges is what was recovered. */
+static void tell_roots(struct world *w)
+{
+    for (uint32_t i = 0; i < w->model.run_count; i++) {
+        const struct model_run *r = &w->model.runs[i];
+        uint32_t t = memcmp(&r->tenant, &w->tenants[0], sizeof(r->tenant)) == 0 ? 0 : 1;
+        for (uint32_t k = 0; k < r->count; k++) {
+            const struct model_shard *s = &r->shards[k];
+            if (s->status != RF_SHARD_SPLIT) {
+                checker_root(&w->checker, t, r->run, model_view(&s->start), model_view(&s->end));
+            }
+        }
+    }
+}
+
+void world_lose_region(struct world *w)
+{
+    bool kindly = chacha_percent(&w->rng, 25);
+    if (kindly) {
+        world_tend(w, w->overseer); /* which makes everything durable, too */
+    }
+    uint64_t durable = rf_durable(w->overseer);
+    forget_all(w);
     if (unlink(w->region) != 0) {
         sim_fail(w, "error", "the region can't be unlinked: errno %d", errno);
     }
     observe_forget(w);
-    w->dead_count = 0;
+    w->dead_count = w->unsettled = 0;
     w->overseer = enter(w);
     rf_inspection seen;
     if (rf_inspect(w->overseer, &seen, NULL) != RF_OK || seen.incarnation <= w->incarnation) {
         sim_fail(w, "error", "a rebuilt region did not raise the incarnation");
     }
     w->incarnation = seen.incarnation;
-    model_rebuild(&w->model, w->incarnation);
     checker_recovered(&w->checker);
-    for (uint32_t i = 0; i < w->config->workers; i++) {
-        drop_held(&w->workers[i]);
-        enter_worker(w, i);
+    if (w->config->durable) {
+        journal_go_back(w, durable, w->incarnation);
+        tell_roots(w);
+        w->report->recoveries++;
+    } else {
+        model_rebuild(&w->model, w->incarnation);
+        w->report->rebuilds++;
     }
-    w->report->rebuilds++;
+    enter_all(w);
 }
 
-/*
- * The hook for stores with a log: everything that was not synced is lost, and the store is recovered
- * cold. A volatile store has no log; there the step does nothing.
- */
-void world_lose_tail(struct world *w)
+void world_clear_away(const char *directory)
 {
-    (void)w;
+    DIR *dir = opendir(directory);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+        rmdir(directory);
+    }
 }
 
 void world_close(struct world *w)
 {
     rf_point_on_hit = NULL;
     if (!w->report->failed) {
-        leave_all(w, true); /* else anything may be in the middle of anything */
+        leave_all(w); /* else anything may be in the middle of anything */
     }
-    unlink(w->region);
-    char path[128];
-    static const char *const files[] = {"lock", "store"};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", w->directory, files[i]);
-        unlink(path);
-    }
-    rmdir(w->directory);
+    world_clear_away(w->directory);
     w->report->directory[0] = 0;
     observe_forget(w);
+    journal_free(w);
     model_free(&w->model);
     checker_free(&w->checker);
     free(w->stream);
