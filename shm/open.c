@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "admit.h"
+#include "backup.h"
 #include "directory.h"
 #include "guardian.h"
 #include "handle.h"
@@ -17,6 +18,7 @@
 #include "slab.h"
 #include "snapshot.h"
 #include "sweep.h"
+#include "verify.h"
 
 #define LANE_BYTES      (128u * 1024u)
 #define LANE_BYTES_LOG  (4u * 1024u * 1024u) /* what may be done before some of it is durable */
@@ -481,6 +483,8 @@ const struct rf_backend rf_shm_backend = {
     .sync = store_sync,
     .epoch = store_epoch,
     .snapshot = store_snapshot,
+    .backup = rf_shm_backup,
+    .verify = rf_shm_verify,
     .tend = store_tend,
     .sweep = store_sweep,
     .inspect = rf_shm_inspect,

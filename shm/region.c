@@ -730,6 +730,57 @@ static rf_status build(struct site *site, const struct rf_region_options *opener
     return status;
 }
 
+/* --- shadows --- */
+
+/* The options by which a region was made. */
+static struct rf_region_options options_of(const struct rf_header *h)
+{
+    return (struct rf_region_options){
+        .max_shards = h->max_shards,
+        .max_tenant_shards = h->max_tenant_shards,
+        .max_bytes = h->slab_classes.count * RF_SLAB_PAGE,
+        .claim_cooldown = h->claim_cooldown,
+        .max_runs = (uint32_t)h->runs.count,
+        .max_members = h->max_members,
+        .lane_bytes = (uint32_t)(h->lane_units * RF_LINE),
+        .durability = h->durability,
+        .segment_bytes = h->segment_bytes,
+        .snapshot_bytes = h->snapshot_bytes,
+        .flush_ns = h->flush_ns,
+    };
+}
+
+rf_status rf_region_shadow(const struct rf_map *like, uint64_t scale, struct rf_map *out,
+                           rf_detail *detail)
+{
+    struct rf_header *probe = calloc(1, sizeof(*probe));
+    const struct rf_region_options options = options_of(like->header);
+    const struct site nowhere = {.store_case = RF_CASE_STORE_NONE};
+    if (probe == NULL) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
+    }
+    rf_status status = fill_header(&nowhere, probe, &options, scale, detail);
+    memcpy(probe->store_id, like->header->store_id, sizeof(probe->store_id));
+    int fd = status != RF_OK ? -1 : memfd_create("ringfence-shadow", MFD_CLOEXEC);
+    if (status == RF_OK && fd < 0) {
+        status = rf_refuse(detail, RF_RESOURCE_EXHAUSTED, errno, "memfd_create");
+    }
+    if (status == RF_OK) {
+        status = shape_region(fd, probe, out, detail);
+        if (status != RF_OK) {
+            close(fd);
+        }
+    }
+    free(probe);
+    return status;
+}
+
+void rf_region_shadow_drop(struct rf_map *map)
+{
+    munmap(map->base, map->bytes);
+    close(map->fd);
+}
+
 /* --- attaching --- */
 
 static rf_status check_file(struct site *site, const struct stat *st,

@@ -86,6 +86,12 @@ void rf_region_close(struct rf_map *map);
 /* Removes the region and the directory's own files; refuses while a process is attached. */
 rf_status rf_region_destroy(const char *store, const char *region_path, rf_detail *detail);
 
+/* A region like another one, empty, with `scale` times its room, which nobody else can see and which is
+ * gone when it is dropped: to replay a log into it. */
+rf_status rf_region_shadow(const struct rf_map *like, uint64_t scale, struct rf_map *out,
+                           rf_detail *detail);
+void rf_region_shadow_drop(struct rf_map *map);
+
 /* --- room --- */
 
 /* Makes bytes [offset, offset + len) safe to touch. Cheap if they are already. */
