@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "handle.h"
+#include "log.h"
 #include "reap.h"
 #include "record.h"
 
@@ -78,6 +79,9 @@ void rf_shop_die(rf_store *store)
     struct rf_handle *h = rf_handle_of(store);
     TEST_ASSERT_TRUE(h->manual);
     rf_declare_dead(h->map, h->actor.slot);
+    if (h->actor.logger != NULL) {
+        rf_logger_forget(h->actor.logger);
+    }
     rf_region_close(h->map);
     free(h->copy);
     free(h);
