@@ -510,7 +510,9 @@ static void on_point(const char *name)
     if (!d->here) {
         return;
     }
-    d->commits += strcmp(name, "lane.committed") == 0;
+    /* Chunks of a chain are committed before its closing record is prepared. */
+    d->prepared = d->prepared || strstr(name, ".prepared") != NULL;
+    d->commits += d->prepared && strcmp(name, "lane.committed") == 0;
     d->cooled = d->cooled || strcmp(name, "claim.cooled") == 0;
     d->renewed = d->renewed || strcmp(name, "renew.deadline") == 0;
     if (d->countdown > 1) {
@@ -570,9 +572,9 @@ static bool claim_happened(struct world *w, const struct request *q, struct answ
                          &info, scratch, sizeof(scratch), NULL);
         happened = status == RF_OK && info.fence == x->model.granted->fence;
     }
-    if (happened || x->expected != RF_OK) {
+    if (happened) {
         model_free(&before);
-        return happened;
+        return true;
     }
     model_free(&w->model);
     w->model = before;
@@ -785,7 +787,7 @@ struct reply request_make(struct world *w, uint32_t worker, struct request *q)
     bool armed = w->death.armed && !nested && !(q->call == CALL_CLAIM && parks(w, q));
     if (armed) {
         w->death.commits = 0;
-        w->death.cooled = w->death.renewed = false;
+        w->death.prepared = w->death.cooled = w->death.renewed = false;
         w->death.here = true;
         hooked = w;
         outer = x;

@@ -296,7 +296,7 @@ struct death {
     bool here; /* inside the call that it is meant for */
     uint32_t countdown;
     uint32_t commits;
-    bool cooled, renewed;
+    bool prepared, cooled, renewed;
     char point[32];
     jmp_buf jump;
 };
