@@ -429,16 +429,18 @@ static bool would_execute(struct rf_handle *h, const struct rf_call *call, uint6
     struct rf_op op;
     struct rf_run run;
     struct rf_run_step step = {.outcome = RF_EXECUTED};
+    const struct rf_env env = {.tenant_limit = UINT64_MAX, .total_limit = UINT64_MAX};
     rf_op_begin(&op, &h->actor);
     rf_status status = open_run(&op, call->tenant, run_id, &run, detail);
     if (status == RF_RUN_NOT_FOUND) {
-        return config != NULL;
+        /* The manifest is looked at before a byte of it is logged: it may be of any size. */
+        return config != NULL && rf_run_create_with_shards(NULL, call, run_id, config, m, &env,
+                                                           &step, detail) == RF_OK;
     }
     if (status == RF_OK && config != NULL && !rf_run_config_equal(&run.config, config)) {
         status = RF_CONFIG_MISMATCH;
     }
     if (status == RF_OK) {
-        const struct rf_env env = {.tenant_limit = UINT64_MAX, .total_limit = UINT64_MAX};
         status = kind == RF_RUN_OP_ADD_SHARDS ? rf_run_add(&run, call, m, &env, &step, detail)
                                               : rf_run_register(&run, call, m, &env, &step, detail);
     }
