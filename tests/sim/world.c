@@ -235,7 +235,7 @@ static void snapshot(struct world *w, uint32_t worker)
 {
     rf_detail detail;
     rf_status status = rf_snapshot(w->workers[worker].handle, &detail);
-    if (status != RF_OK && status != RF_UNSUPPORTED) {
+    if (status != RF_OK) {
         char words[256];
         rf_explain(status, &detail, words, sizeof(words));
         sim_fail(w, "error", "rf_snapshot: %s", words);
