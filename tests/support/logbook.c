@@ -500,6 +500,25 @@ static int by_op(const void *a, const void *b)
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
+static int by_shard(const void *a, const void *b)
+{
+    const struct logbook_shard *x = a, *y = b;
+    return x->shard < y->shard ? -1 : x->shard > y->shard;
+}
+
+static void keep_shards(struct reader *r)
+{
+    struct logbook *b = r->book;
+    b->shards = calloc(r->subject_count + 1, sizeof(*b->shards));
+    for (size_t i = 0; i < r->subject_room; i++) {
+        const struct subject *s = &r->subjects[i];
+        if (s->uid != 0 && s->shard != UINT64_MAX) {
+            b->shards[b->shard_count++] = (struct logbook_shard){s->shard, s->version};
+        }
+    }
+    qsort(b->shards, b->shard_count, sizeof(*b->shards), by_shard);
+}
+
 bool logbook_read(struct logbook *book, const char *directory, uint64_t at_least)
 {
     struct reader *r = calloc(1, sizeof(*r));
@@ -526,6 +545,7 @@ bool logbook_read(struct logbook *book, const char *directory, uint64_t at_least
     if (book->op_count != 0) {
         qsort(book->ops, book->op_count, sizeof(*book->ops), by_op);
     }
+    keep_shards(r);
     while (r->chains != NULL) {
         struct chain *older = r->chains->older;
         free(r->chains->shards);
@@ -547,8 +567,8 @@ bool logbook_read(struct logbook *book, const char *directory, uint64_t at_least
 void logbook_free(struct logbook *book)
 {
     free(book->ops);
-    book->ops = NULL;
-    book->op_count = 0;
+    free(book->shards);
+    *book = (struct logbook){0};
 }
 
 const struct logbook_op *logbook_find(const struct logbook *book, uint64_t op)
@@ -557,6 +577,14 @@ const struct logbook_op *logbook_find(const struct logbook *book, uint64_t op)
     return book->op_count == 0
                ? NULL
                : bsearch(&key, book->ops, book->op_count, sizeof(*book->ops), by_op);
+}
+
+uint64_t logbook_version(const struct logbook *book, uint64_t shard)
+{
+    const struct logbook_shard key = {.shard = shard};
+    const struct logbook_shard *found =
+        bsearch(&key, book->shards, book->shard_count, sizeof(key), by_shard);
+    return found == NULL ? 0 : found->version;
 }
 
 uint64_t logbook_fingerprint(const struct logbook *book, const char *directory)

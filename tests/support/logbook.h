@@ -24,6 +24,11 @@ struct logbook_op {
     uint32_t lane;
 };
 
+struct logbook_shard {
+    uint64_t shard;
+    uint64_t version;
+};
+
 struct logbook {
     uint64_t batches;
     uint64_t empty; /* of them without records */
@@ -40,7 +45,9 @@ struct logbook {
     uint64_t vouched;  /* durable, as the last batch says */
     size_t op_count;
     struct logbook_op *ops; /* by op id */
-    char broken[300];       /* what is wrong; "" */
+    size_t shard_count;
+    struct logbook_shard *shards; /* by id */
+    char broken[300];             /* what is wrong; "" */
 };
 
 /* Reads one incarnation's log from its first segment to its end, which must not come before batch
@@ -49,6 +56,9 @@ bool logbook_read(struct logbook *book, const char *directory, uint64_t at_least
 void logbook_free(struct logbook *book);
 /* NULL: not there. */
 const struct logbook_op *logbook_find(const struct logbook *book, uint64_t op);
+
+/* The last version of a shard; of tests whose runs do not share ids. 0: it was never made. */
+uint64_t logbook_version(const struct logbook *book, uint64_t shard);
 
 /* A hash of all bytes of the log below the end of batch `last` of a book, and of the names and sizes of its
  * segments: equal, if nothing was changed. */
