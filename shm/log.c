@@ -19,8 +19,9 @@
 #define PATIENCE      200u       /* looks at a batch that somebody is just computing */
 #define AHEAD         2u         /* segments that are made before they are needed, at least */
 #define AHEAD_BYTES   (1u << 20) /* and bytes */
-#define LEASE_BYTES   512u       /* of log to end a lease, with short keys */
-#define RETRY_NS      100000000ull
+/* Of log to end a lease, with a short key: a batch alone, and one that vouches for it. */
+#define LEASE_BYTES (2u * RF_LOG_BLOCK)
+#define RETRY_NS    100000000ull
 
 struct rf_logger {
     struct rf_map *map;
@@ -186,12 +187,11 @@ static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *
     }
 }
 
-/* Segments below this number should be there: room for what is under way, and to end every lease. */
-static uint64_t segments_wanted(const struct rf_map *map)
+/* Of log, to end every lease. */
+static uint64_t bytes_for_leases(const struct rf_map *map)
 {
-    const struct rf_header *h = map->header;
-    uint64_t leases = 0, data = h->segment_bytes - RF_LOG_BLOCK;
-    uint32_t runs = LOAD(h->runs_used);
+    uint64_t leases = 0;
+    uint32_t runs = LOAD(map->header->runs_used);
     for (uint32_t i = 0; i < runs; i++) {
         const struct rf_runrec *r = rf_run_at(map, i);
         if (LOAD_RELAXED(r->live) != 0) {
@@ -201,8 +201,44 @@ static uint64_t segments_wanted(const struct rf_map *map)
             leases += count > idle ? count - idle : 0;
         }
     }
-    uint64_t ahead = (AHEAD_BYTES + leases * LEASE_BYTES) / data + 1;
+    return leases * LEASE_BYTES;
+}
+
+/* Segments below this number should be there: room for what is under way, and to end every lease. */
+static uint64_t segments_wanted(const struct rf_map *map)
+{
+    const struct rf_header *h = map->header;
+    uint64_t data = h->segment_bytes - RF_LOG_BLOCK;
+    uint64_t ahead = (AHEAD_BYTES + bytes_for_leases(map)) / data + 1;
     return segment_of(h, rf_log_position(map)) + 1 + (ahead < AHEAD ? AHEAD : ahead);
+}
+
+/* Bytes that were committed and are in no batch that this logger knows of. */
+static uint64_t bytes_pending(const struct rf_logger *l)
+{
+    uint64_t units = 0;
+    uint32_t used = LOAD(l->map->header->members_used);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        if (rf_slot_was_used(l->map, slot)) {
+            const struct rf_lane_head *lane = &rf_slot_at(l->map, slot)->lane;
+            uint64_t known = LOAD(lane->base), end = rf_lane_end(lane);
+            known =
+                l->batcher.hints[slot].position > known ? l->batcher.hints[slot].position : known;
+            units += end > known ? end - known : 0;
+        }
+    }
+    return units * RF_LINE;
+}
+
+void rf_log_secure(struct rf_logger *l)
+{
+    struct rf_header *h = l->map->header;
+    uint64_t least = segment_of(h, rf_log_position(l->map) + bytes_pending(l) + AHEAD_BYTES / 2 +
+                                       bytes_for_leases(l->map)) +
+                     2;
+    if (LOAD(h->log_made) < least) {
+        make_segments(l, least, NULL);
+    }
 }
 
 bool rf_log_needs_room(const struct rf_map *map)
@@ -376,6 +412,9 @@ static rf_status write_batch(struct rf_logger *l, uint64_t epoch, const struct r
         raise_word(&h->log_vouched, b.durable);
     }
     RF_POINT("log.done");
+    if (segment_of(h, end.position) != segment_of(h, b.position)) {
+        rf_log_secure(l);
+    }
     return RF_OK;
 }
 

@@ -48,7 +48,10 @@ rf_status rf_log_wait(struct rf_logger *logger, uint64_t epoch, rf_detail *detai
 /* An empty batch, if the last one with records is not yet vouched for by a later one. */
 rf_status rf_log_close(struct rf_logger *logger, rf_detail *detail);
 
-/* Segments ahead of need. */
+/* The guardian makes segments long before they are needed. Where it does not keep up, whoever uses them makes
+ * the least that there has to be: room for all that was committed, and to end every lease. Where there is no
+ * room on the disk for that, growth is refused from then on (header.log_short), before it commits. */
+void rf_log_secure(struct rf_logger *logger);
 bool rf_log_needs_room(const struct rf_map *map);
 rf_status rf_log_make_room(struct rf_logger *logger, rf_detail *detail);
 
