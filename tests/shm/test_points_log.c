@@ -60,7 +60,7 @@ struct play {
     _Atomic uint32_t hits;
     _Atomic uint32_t fired;
     _Atomic uint32_t unknown; /* a point of the log that is not in the list */
-    _Atomic uint32_t failing; /* an errno for the next writes, see below */
+    _Atomic uint32_t failing; /* this many writes from now on, one fails; 0: none */
     _Atomic uint32_t failed;
     char unknown_name[64];
     struct account accounts[WALKERS + 8]; /* walkers, then victims */
@@ -225,6 +225,11 @@ static const char *told(const char *what)
         }                                                                                          \
     } while (0)
 
+static bool is_past(void *context)
+{
+    return rf_durable(judge) > *(const uint64_t *)context;
+}
+
 /* From now on every walker gets `steps` more acknowledged, and what is durable moves. */
 static void claim_walkers_go_on(uint64_t steps)
 {
@@ -237,7 +242,7 @@ static void claim_walkers_go_on(uint64_t steps)
         }
     }
     CLAIM(crew_until(have_gone_on, &pace, PATIENCE_MS), "the others do not go on");
-    CLAIM(rf_durable(judge) > durable, "nothing became durable");
+    CLAIM(crew_until(is_past, &durable, PATIENCE_MS), "nothing became durable");
 }
 
 static bool are_settled(void *context)
@@ -450,11 +455,376 @@ static void a_killed_flusher_is_replaced(void)
     }
 }
 
-int main(void)
+/* --- stopped --- */
+
+static bool has_stopped(void *context)
+{
+    int how = 0;
+    (void)context;
+    return waitpid(victim_pid, &how, WNOHANG | WUNTRACED) == victim_pid && WIFSTOPPED(how);
+}
+
+static bool fired_or_over(void *context)
+{
+    return atomic_load(&play->fired) != 0 ||
+           waitid(P_PID, (id_t)victim_pid, context, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           ((siginfo_t *)context)->si_pid != 0;
+}
+
+/* Whether the victim came to its point; then all of it is stopped. */
+static bool was_caught(void)
+{
+    siginfo_t end = {0};
+    CLAIM(crew_until(fired_or_over, &end, PATIENCE_MS), "the victim does not end");
+    if (atomic_load(&play->fired) == 0) {
+        CLAIM(crew_join(victim_pid, PATIENCE_MS) == 0, "the victim ended in another way");
+        victim_pid = 0;
+        return false;
+    }
+    CLAIM(crew_until(has_stopped, NULL, PATIENCE_MS), "the victim was not stopped");
+    return true;
+}
+
+static bool victim_went_on(void *context)
+{
+    return count_of(victim_part.account) >= *(const uint64_t *)context ||
+           count_of(victim_part.account) == ACKS_MAX;
+}
+
+static void let_go(void)
+{
+    uint64_t wanted = count_of(victim_part.account) + 3;
+    kill(victim_pid, SIGCONT);
+    CLAIM(crew_until(victim_went_on, &wanted, PATIENCE_MS), "the victim does not go on");
+}
+
+/* It is let go when others have long written what it had in hand. All its late steps are taken by the time
+ * it has got more acknowledged, and not one byte is another. */
+static void claim_late_steps_change_nothing(void)
+{
+    struct logbook book;
+    CLAIM(logbook_read(&book, vault.directory, rf_durable(judge)), book.broken);
+    uint64_t before = logbook_fingerprint(&book, vault.directory);
+    CLAIM(before != 0, "the log can't be read");
+    let_go();
+    CLAIM(logbook_fingerprint(&book, vault.directory) == before, "a late write changed the log");
+    logbook_free(&book);
+}
+
+static void stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing(void)
+{
+    static const uint32_t times[] = {1, 5};
+    uint32_t stops = 0;
+    for (unsigned p = 0; p < POINTS; p++) {
+        uint32_t here = 0;
+        open_theatre(RF_WAIT, RF_WAIT);
+        for (unsigned t = 0; t < (crew_slowness() > 1 ? 1 : 2); t++) {
+            start_victim(points[p], times[t], SIGSTOP, ANY_THREAD, RF_WAIT);
+            if (was_caught()) {
+                here++;
+                claim_walkers_go_on(40);
+                claim_late_steps_change_nothing();
+                crew_kill(victim_pid);
+                victim_pid = 0;
+            }
+            claim_walkers_go_on(2);
+        }
+        stop_walkers();
+        judge_the_log();
+        close_theatre();
+        printf("  %-20s stopped %u times\n", points[p], here);
+        CLAIM(here != 0, "it never came");
+        stops += here;
+    }
+    printf("  stopped %u times\n", stops);
+}
+
+static bool is_beyond(void *context)
+{
+    return rf_log_position(rf_handle_of(judge)->map) >= *(const uint64_t *)context;
+}
+
+static void a_writer_stopped_for_long_writes_into_a_segment_that_is_over(void)
+{
+    static const char *const at[] = {"log.composed", "log.published", "log.before_write"};
+    for (unsigned p = 0; p < 3; p++) {
+        open_theatre(RF_WAIT, RF_WAIT);
+        start_victim(at[p], 3, SIGSTOP, THE_CALLER, RF_WAIT);
+        CLAIM(was_caught(), "it never came");
+        uint64_t there = rf_log_position(rf_handle_of(judge)->map) + 4 * 65536;
+        CLAIM(crew_until(is_beyond, &there, PATIENCE_MS), "the log does not go on");
+        claim_late_steps_change_nothing();
+        claim_walkers_go_on(5);
+        crew_kill(victim_pid);
+        victim_pid = 0;
+        stop_walkers();
+        judge_the_log();
+        close_theatre();
+    }
+}
+
+/* A process that is stopped while it is the one that writes for all. */
+static void a_stopped_flusher_is_replaced(void)
+{
+    open_theatre(RF_NOWAIT, RF_NOWAIT);
+    start_victim("log.before_write", 2, SIGSTOP, THE_OTHERS, RF_NOWAIT);
+    CLAIM(was_caught(), "it never came");
+    claim_walkers_go_on(20); /* also: something becomes durable */
+    claim_late_steps_change_nothing();
+    claim_walkers_go_on(20);
+    crew_kill(victim_pid);
+    victim_pid = 0;
+    stop_walkers();
+    judge_the_log();
+}
+
+/* --- a disk that fails --- */
+
+/* The n-th write of a batch from now on, in whatever process, fails. */
+static int fail_a_write(void *context, const struct rf_disk_event *event)
+{
+    (void)context;
+    uint32_t wanted = atomic_load(&play->failing);
+    if (wanted == 0 || event->kind != RF_DISK_WRITE_BEGIN || !event->sync ||
+        strncmp(event->name, "log.", 4) != 0) {
+        return 0;
+    }
+    if (atomic_fetch_sub(&play->failing, 1) != 1) {
+        return 0;
+    }
+    atomic_store(&play->failed, 1);
+    return EIO;
+}
+
+static bool has_failed(void *context)
+{
+    (void)context;
+    return atomic_load(&play->failed) != 0 && atomic_load(&header()->condemned) != 0;
+}
+
+static void expect_failed(rf_status status, const rf_detail *detail)
+{
+    char text[400];
+    rf_explain(status, detail, text, sizeof(text));
+    CLAIM(status == RF_IO_ERROR && detail->os_error == EIO, text);
+    CLAIM(strstr(text, vault.directory) != NULL && strstr(text, "open the store again") != NULL,
+          text);
+}
+
+static void after_a_write_error_nothing_is_acknowledged_and_reads_go_on(void)
+{
+    for (uint32_t nth = 1; nth <= 3; nth++) {
+        rf_disk_trace = fail_a_write;
+        open_theatre(RF_WAIT, RF_WAIT);
+        rf_lease lease = vault_lease(judge, &vault, 1, WALKERS + 1);
+        rf_store *reader;
+        rf_detail detail = {0};
+        rf_result result = {0};
+        CLAIM(rf_open(vault.directory, &(rf_options){.read_only = true}, &reader, &detail) == RF_OK,
+              detail.where);
+        claim_walkers_go_on(10);
+        atomic_store(&play->failing, nth);
+        CLAIM(crew_until(has_failed, NULL, PATIENCE_MS), "no write failed");
+        /* The walkers have all heard of it, and have ended. */
+        for (unsigned i = 0; i < WALKERS; i++) {
+            CLAIM(crew_join(walker_pids[i], PATIENCE_MS) == 0, "a walker did not hear of it");
+            walker_pids[i] = 0;
+        }
+        uint64_t durable = rf_durable(judge); /* what came before it may have been under way */
+        /* Every call that would have to be logged, of somebody who had no part in it. */
+        expect_failed(vault_step(judge, &vault, &lease, 1, 1, 0, &result), &result.detail);
+        result = (rf_result){.durability = RF_NOWAIT};
+        expect_failed(vault_step(judge, &vault, &lease, 1, 1, 0, &result), &result.detail);
+        expect_failed(rf_complete_run(judge, rf_now(judge), &vault.tenant, 2, 5, &result),
+                      &result.detail);
+        expect_failed(rf_barrier(judge, &detail), &detail);
+        expect_failed(rf_sync(judge, header()->epoch, &detail), &detail);
+        RF_EXPECT(RF_OK, rf_sync(judge, durable, &detail)); /* that is true, now as before */
+        rf_inspection seen;
+        RF_EXPECT(RF_OK, rf_inspect(judge, &seen, &detail));
+        CLAIM(seen.log_failed, "an inspection does not say it");
+        TEST_ASSERT_EQUAL(durable, rf_durable(judge));
+        /* Reads go on. */
+        static uint8_t scratch[RF_GRANT_SCRATCH];
+        rf_shard_info info;
+        RF_EXPECT(RF_OK, rf_get_shard(judge, &vault.tenant, 1, 1, &info, scratch, sizeof(scratch),
+                                      &detail));
+        RF_EXPECT(RF_OK, rf_get_shard(reader, &vault.tenant, 1, 1, &info, scratch, sizeof(scratch),
+                                      &detail));
+        /* On the disk is what was acknowledged, and not the batch that failed or one behind it. */
+        struct logbook book;
+        CLAIM(logbook_read(&book, vault.directory, durable), book.broken);
+        CLAIM(book.last <= durable + 8, "batches behind the one that failed");
+        for (unsigned i = 0; i < WALKERS; i++) {
+            const struct account *a = &play->accounts[i];
+            for (uint64_t k = 0; k < atomic_load(&a->count); k++) {
+                CLAIM(a->epochs[k] <= durable, "acknowledged after the error");
+                CLAIM(logbook_find(&book, a->ops[k]) != NULL, "acknowledged and not there");
+            }
+        }
+        logbook_free(&book);
+        rf_close(reader);
+        /* All close it and open it again: cold, from the disk, with everything that was acknowledged. */
+        rf_close(judge);
+        rf_disk_trace = NULL;
+        judge = vault_open_manual(&vault);
+        for (unsigned i = 0; i < WALKERS; i++) {
+            RF_EXPECT(RF_OK, rf_get_shard(judge, &vault.tenant, 1, i + 1, &info, scratch,
+                                          sizeof(scratch), &detail));
+            uint64_t n = count_of(i);
+            uint64_t newest = info.ring_count == 0 ? 0 : info.ring[info.ring_count - 1].op;
+            CLAIM(newest >= play->accounts[i].ops[n - 1], "an acknowledged step is gone");
+        }
+        lease = vault_lease(judge, &vault, 1, WALKERS + 1);
+        result = (rf_result){0};
+        RF_EXPECT(RF_OK, vault_step(judge, &vault, &lease, 1, 1, 0, &result));
+        CLAIM(rf_durable(judge) >= result.epoch, "it does not write again");
+        close_theatre();
+    }
+}
+
+/* --- a full disk --- */
+
+static int fill_a_disk(void *argument)
+{
+    enum { LEASED = 500 };
+    static rf_lease leases[LEASED + 1];
+    rf_detail detail = {0};
+    rf_result result = {0};
+    static uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_shard_info info;
+    rf_status status;
+    char hog[160];
+    (void)argument;
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", vault.directory, "tmpfs", 0, "size=32m") != 0) {
+        return CANT_TEST;
+    }
+    rf_store *own = vault_open(&vault);
+    vault_run(own, &vault, 1, 1, LEASED + 40, RF_WAIT);
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        leases[i] = vault_lease(own, &vault, 1, i);
+    }
+    /* Much of the disk is somebody else's. */
+    snprintf(hog, sizeof(hog), "%s/hog", vault.directory);
+    FILE *f = fopen(hog, "we");
+    CREW_CHECK(f != NULL, "a file");
+    for (unsigned i = 0; i < 14; i++) {
+        static char bytes[1 << 20];
+        CREW_CHECK(fwrite(bytes, sizeof(bytes), 1, f) == 1, "14 MiB of 32");
+    }
+    fclose(f);
+    /* Steps until one is refused; that one has not happened. */
+    uint64_t n = 0, last = 0;
+    do {
+        last = result.epoch;
+        n++;
+        result = (rf_result){.durability = RF_WAIT};
+        status = vault_step(own, &vault, &leases[1], n, n, 3000, &result);
+    } while (status == RF_OK && n < 100000);
+    rf_explain(status, &result.detail, (char *)scratch, sizeof(scratch));
+    CREW_CHECK(status == RF_RESOURCE_EXHAUSTED && result.detail.os_error == ENOSPC, "step %llu: %s",
+               (unsigned long long)n, (char *)scratch);
+    printf("  step %llu: %s\n", (unsigned long long)n, (char *)scratch);
+    CREW_CHECK(rf_get_shard(own, &vault.tenant, 1, 1, &info, scratch, sizeof(scratch), &detail) ==
+                   RF_OK,
+               "a read");
+    CREW_CHECK(info.ring[info.ring_count - 1].op == n - 1, "what was refused has happened: %llu",
+               (unsigned long long)info.ring[info.ring_count - 1].op);
+    CREW_CHECK(rf_durable(own) >= last, "what was acknowledged is not durable");
+    rf_inspection seen;
+    CREW_CHECK(rf_inspect(own, &seen, &detail) == RF_OK && seen.log_short && !seen.log_failed,
+               "it does not say so");
+    /* Growth is refused, whatever kind it is of, and asks for what is wrong. */
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    status =
+        rf_acquire(own, rf_now(own), &vault.tenant, 1, LEASED + 30, 1, RF_BOUND, &grant, &result);
+    CREW_CHECK(status == RF_RESOURCE_EXHAUSTED, "acquire: %s", rf_status_name(status));
+    const rf_run_config config = {.lease_duration = RF_SECOND};
+    status = rf_create_run(own, rf_now(own), &vault.tenant, 50, &config, &result);
+    CREW_CHECK(status == RF_RESOURCE_EXHAUSTED, "create_run: %s", rf_status_name(status));
+    /* What is leased can be kept, and ended, durably. */
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        status = rf_renew(own, rf_now(own), &vault.tenant, &leases[i], &result);
+        CREW_CHECK(status == RF_OK, "renewing: %s", rf_status_name(status));
+    }
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        rf_cursor at = {.key = {.data = "s00000", .len = 6}};
+        char key[32];
+        at.key = (rf_bytes){key, (size_t)snprintf(key, sizeof(key), "s%08llu-%010llu",
+                                                  (unsigned long long)i, 999999999ull)};
+        result = (rf_result){.durability = RF_WAIT};
+        uint64_t now = rf_now(own), op = 1000000 + i;
+        status = i % 3 == 0 ? rf_complete(own, now, &vault.tenant, &leases[i], &at, op, &result)
+                 : i % 3 == 1
+                     ? rf_park(own, now, &vault.tenant, &leases[i], RF_PARK_OTHER, op, &result)
+                     : rf_release(own, now, &vault.tenant, &leases[i], NULL, op, &result);
+        CREW_CHECK(status == RF_OK, "ending %llu: %s %s", (unsigned long long)i,
+                   rf_status_name(status), result.detail.where);
+        CREW_CHECK(rf_durable(own) >= result.epoch, "ended, and not durable");
+    }
+    /* Somebody makes room, and it all goes on, without anybody being told. */
+    unlink(hog);
+    uint64_t until = crew_ns() + PATIENCE_MS * 1000000ull;
+    do {
+        result = (rf_result){.durability = RF_WAIT};
+        status = rf_acquire(own, rf_now(own), &vault.tenant, 1, LEASED + 30, 1, RF_BOUND, &grant,
+                            &result);
+        usleep(1000);
+    } while (status == RF_RESOURCE_EXHAUSTED && crew_ns() < until);
+    CREW_CHECK(status == RF_OK, "there is room again: %s %s", rf_status_name(status),
+               result.detail.where);
+    rf_lease lease = grant.lease;
+    for (uint64_t i = 1; i <= 200; i++) {
+        result = (rf_result){.durability = RF_WAIT};
+        status = vault_step(own, &vault, &lease, i, 2000000 + i, 3000, &result);
+        CREW_CHECK(status == RF_OK, "%s %s", rf_status_name(status), result.detail.where);
+    }
+    struct logbook book;
+    CREW_CHECK(logbook_read(&book, vault.directory, rf_durable(own)), "%s", book.broken);
+    for (uint64_t i = 1; i < n; i++) {
+        CREW_CHECK(logbook_find(&book, i) != NULL, "step %llu", (unsigned long long)i);
+    }
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        CREW_CHECK(logbook_find(&book, 1000000 + i) != NULL, "ending %llu", (unsigned long long)i);
+    }
+    CREW_CHECK(logbook_find(&book, n) == NULL, "what was refused is in the log");
+    CREW_CHECK(logbook_find(&book, 2000200) != NULL, "the last");
+    logbook_free(&book);
+    rf_close(own);
+    rf_destroy(vault.directory, NULL);
+    return 0;
+}
+
+static void a_full_disk_refuses_growth_and_lets_leases_be_ended(void)
+{
+    for (int large = 0; large < 2; large++) {
+        vault_found(&vault, RF_WAIT);
+        vault.options.segment_bytes = large ? 1u << 20 : 65536;
+        int code = crew_join(crew_start(fill_a_disk, NULL), PATIENCE_MS);
+        if (code == CANT_TEST) {
+            TEST_IGNORE_MESSAGE("needs root, for a mount of its own");
+        }
+        TEST_ASSERT_EQUAL(0, code);
+        vault_raze(&vault);
+    }
+}
+
+int main(int argc, char **argv)
 {
     play = crew_shared(sizeof(*play));
     UNITY_BEGIN();
+    if (argc > 1 && strcmp(argv[1], "disk") == 0) {
+        RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
+        RUN_TEST(a_full_disk_refuses_growth_and_lets_leases_be_ended);
+        return UNITY_END();
+    }
     RUN_TEST(killed_anywhere_in_the_log_the_others_go_on);
     RUN_TEST(a_killed_flusher_is_replaced);
+    RUN_TEST(stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing);
+    RUN_TEST(a_writer_stopped_for_long_writes_into_a_segment_that_is_over);
+    RUN_TEST(a_stopped_flusher_is_replaced);
+    RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
+    RUN_TEST(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     return UNITY_END();
 }
