@@ -288,14 +288,45 @@ static rf_status judge(struct rf_log_reader *r, size_t in, uint64_t position,
 
 /* --- where it ends --- */
 
+/* Batches lie side by side. So whatever follows a damaged one begins near its place, or goes on for long: far
+ * away a look at one block of a stride is enough, and the zeros of segments that were made ahead need not
+ * all be read. */
+#define NEAR_BYTES   (4u << 20)
+#define STRIDE_BYTES (256u << 10)
+
+static rf_status is_empty(struct rf_log_reader *r, uint64_t position, bool *empty,
+                          rf_detail *detail)
+{
+    uint64_t block[RF_LOG_BLOCK / 8], any = 0;
+    bool missing;
+    rf_status status = rf_log_pread(r->disk, position, block, sizeof(block), &missing, detail);
+    for (size_t i = 0; status == RF_OK && i < RF_LOG_BLOCK / 8; i++) {
+        any |= block[i];
+    }
+    *empty = any == 0;
+    return status;
+}
+
 /* The batch of r->epoch is not there. Looks for one that knows better. */
 static rf_status tail(struct rf_log_reader *r, rf_detail *detail)
 {
     uint64_t limit = limit_of(r, r->in);
+    uint64_t near = r->position + NEAR_BYTES + 2 * (uint64_t)r->window_room;
     for (uint64_t p = r->position + RF_LOG_BLOCK; p < limit; p += RF_LOG_BLOCK) {
         const uint8_t *at;
         struct rf_batch_header h;
-        rf_status status = look(r, p, RF_LOG_BLOCK, limit, &at, detail);
+        rf_status status = RF_OK;
+        if (p >= near && p % STRIDE_BYTES == 0) {
+            bool empty;
+            status = is_empty(r, p, &empty, detail);
+            if (status == RF_OK && empty) {
+                p += STRIDE_BYTES - RF_LOG_BLOCK;
+                continue;
+            }
+        }
+        if (status == RF_OK) {
+            status = look(r, p, RF_LOG_BLOCK, limit, &at, detail);
+        }
         if (status != RF_OK) {
             return status;
         }
