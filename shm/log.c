@@ -182,7 +182,6 @@ static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *
         }
         RF_POINT("log.segment");
         raise_word(&h->log_made, made + 1);
-        atomic_store_explicit(&h->log_short, 0, memory_order_release);
         l->retry_at = 0;
     }
 }
@@ -236,8 +235,9 @@ void rf_log_secure(struct rf_logger *l)
     uint64_t least = segment_of(h, rf_log_position(l->map) + bytes_pending(l) + AHEAD_BYTES / 2 +
                                        bytes_for_leases(l->map)) +
                      2;
-    if (LOAD(h->log_made) < least) {
-        make_segments(l, least, NULL);
+    if (make_segments(l, least, NULL) == RF_OK && LOAD(h->log_short) != 0) {
+        /* There is room again, or leases were ended, and what there is is enough. */
+        atomic_store_explicit(&h->log_short, 0, memory_order_release);
     }
 }
 
@@ -250,11 +250,6 @@ rf_status rf_log_make_room(struct rf_logger *l, rf_detail *detail)
 {
     struct rf_header *h = l->map->header;
     uint64_t nobody = LOAD(h->filler);
-    if (!rf_log_needs_room(l->map)) {
-        /* Leases were ended, and what there is is enough again. */
-        atomic_store_explicit(&h->log_short, 0, memory_order_release);
-        return RF_OK;
-    }
     if (nobody != 0 && nobody != l->id && !rf_id_gone(l->map, (uint32_t)nobody)) {
         return RF_OK;
     }
@@ -263,6 +258,9 @@ rf_status rf_log_make_room(struct rf_logger *l, rf_detail *detail)
         return RF_OK;
     }
     rf_status status = make_segments(l, segments_wanted(l->map), detail);
+    if (status == RF_OK) {
+        rf_log_secure(l);
+    }
     uint64_t mine = l->id;
     atomic_compare_exchange_strong_explicit(&h->filler, &mine, 0, memory_order_acq_rel,
                                             memory_order_relaxed);
