@@ -59,6 +59,7 @@ struct play {
     _Atomic uint32_t stop;
     _Atomic uint32_t hits;
     _Atomic uint32_t fired;
+    _Atomic uint64_t segment; /* that the victim was making */
     _Atomic uint32_t unknown; /* a point of the log that is not in the list */
     _Atomic uint32_t failing; /* this many writes from now on, one fails; 0: none */
     _Atomic uint32_t failed;
@@ -77,6 +78,7 @@ static struct {
     enum whose whose;
 } trap;
 static bool is_victim; /* this process */
+static uint64_t victim_ops;
 static _Thread_local bool is_caller;
 
 static bool in_list(const char *name)
@@ -112,7 +114,8 @@ struct part {
     unsigned account;
     uint64_t shard;
     rf_durability how;
-    bool chains;    /* a victim's: also many shards at once */
+    bool victim;
+    bool chains;    /* also many shards at once */
     uint64_t first; /* op ids and keys from here on */
 };
 
@@ -153,7 +156,7 @@ static int perform(void *argument)
     struct rf_prng prng = {part->first + 1};
     atomic_fetch_add(&play->ready, 1);
     is_caller = true;
-    is_victim = part->chains;
+    is_victim = part->victim;
     for (uint64_t i = 1; atomic_load(&play->stop) == 0; i++) {
         uint64_t n = part->first + i, op = (uint64_t)(part->account + 1) << 40 | n;
         rf_result result = {.durability = part->how};
@@ -161,7 +164,7 @@ static int perform(void *argument)
         if (part->chains && i % 16 == 3) {
             status = add_many(own, n, op, &result);
         } else {
-            if (part->chains && i % 4 == 0) {
+            if (part->victim && i % 4 == 0) {
                 result.durability = RF_NOWAIT;
             }
             status = vault_step(own, &vault, &lease, n, op, rf_prng_below(&prng, 600), &result);
@@ -176,7 +179,7 @@ static int perform(void *argument)
         if (part->how == RF_NOWAIT) {
             usleep(200);
         }
-        if (part->chains && i == VICTIM_OPS) {
+        if (part->victim && i == victim_ops) {
             break; /* the point did not come */
         }
     }
@@ -256,6 +259,7 @@ static bool are_settled(void *context)
 static pid_t walker_pids[WALKERS], victim_pid;
 static struct part walker_parts[WALKERS], victim_part;
 static uint64_t victims;
+static bool with_chains; /* who is stopped inside a chain holds snapshots back */
 
 static void start_walkers(rf_durability how)
 {
@@ -273,6 +277,8 @@ static void open_theatre(rf_durability durability, rf_durability walkers)
     memset((void *)&trap, 0, sizeof(trap));
     memset(play, 0, sizeof(*play));
     victims = 0;
+    with_chains = true;
+    victim_ops = VICTIM_OPS;
     vault_found(&vault, durability);
     vault.options.segment_bytes = 65536;
     vault_small_lanes(&vault, 262144);
@@ -291,7 +297,8 @@ static void start_victim(const char *name, uint32_t at, int signal, enum whose w
     victim_part = (struct part){.account = WALKERS + (unsigned)(victims % 8),
                                 .shard = WALKERS + 1 + victims % 8,
                                 .how = how,
-                                .chains = true,
+                                .victim = true,
+                                .chains = with_chains,
                                 .first = (victims + 1) * 10000};
     victims++;
     trap.name = name;
@@ -388,6 +395,7 @@ static void close_theatre(void)
 
 void setUp(void)
 {
+    rf_disk_trace = NULL;
     rf_point_on_hit = on_point;
 }
 
@@ -410,12 +418,12 @@ static bool fell(void)
 
 static void killed_anywhere_in_the_log_the_others_go_on(void)
 {
-    static const uint32_t times[] = {1, 2, 7, 30};
+    static const uint32_t times[] = {1, 2, 9};
     uint32_t kills = 0;
     for (unsigned p = 0; p < POINTS; p++) {
         uint32_t here = 0;
         open_theatre(RF_WAIT, RF_WAIT);
-        for (unsigned t = 0; t < (crew_slowness() > 1 ? 2 : 4); t++) {
+        for (unsigned t = 0; t < (crew_slowness() > 1 ? 1u : 3u); t++) {
             start_victim(points[p], times[t], SIGKILL, ANY_THREAD, RF_WAIT);
             here += fell();
             claim_walkers_go_on(5);
@@ -518,11 +526,11 @@ static void stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing(void)
     for (unsigned p = 0; p < POINTS; p++) {
         uint32_t here = 0;
         open_theatre(RF_WAIT, RF_WAIT);
-        for (unsigned t = 0; t < (crew_slowness() > 1 ? 1 : 2); t++) {
+        for (unsigned t = 0; t < (crew_slowness() > 1 ? 1u : 2u); t++) {
             start_victim(points[p], times[t], SIGSTOP, ANY_THREAD, RF_WAIT);
             if (was_caught()) {
                 here++;
-                claim_walkers_go_on(40);
+                claim_walkers_go_on(20);
                 claim_late_steps_change_nothing();
                 crew_kill(victim_pid);
                 victim_pid = 0;
@@ -561,6 +569,124 @@ static void a_writer_stopped_for_long_writes_into_a_segment_that_is_over(void)
         judge_the_log();
         close_theatre();
     }
+}
+
+static void take_snapshot(void)
+{
+    rf_detail detail = {0};
+    rf_status status;
+    uint64_t until = crew_ns() + PATIENCE_MS * 1000000ull;
+    do {
+        status = rf_snapshot(judge, &detail);
+    } while (status == RF_BUSY && crew_ns() < until);
+    CLAIM(status == RF_OK, detail.where);
+}
+
+static bool segment_is_there(uint64_t number)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/log.%016" PRIx64, vault.directory, number);
+    return access(path, F_OK) == 0;
+}
+
+/* The log goes on by some segments, and two snapshots need none that were there before. */
+static void leave_all_segments_behind(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t there = rf_log_position(rf_handle_of(judge)->map) + 3 * 65536;
+        CLAIM(crew_until(is_beyond, &there, PATIENCE_MS), "the log does not go on");
+        take_snapshot();
+    }
+}
+
+static void say_difference(void *context, const char *what)
+{
+    (void)context;
+    printf("  %s\n", what);
+}
+
+/* When all is quiet: the disk says what memory says. Then the memory is lost, and the disk alone says it. */
+static void claim_disk_is_whole(void)
+{
+    rf_detail detail = {0};
+    rf_verification v = {0};
+    static uint8_t scratch[RF_GRANT_SCRATCH];
+    char region[200];
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    CLAIM(rf_verify(judge, say_difference, NULL, &v, &detail) == RF_OK, detail.where);
+    CLAIM(v.differences == 0, "memory and disk differ");
+    snprintf(region, sizeof(region), "%s", rf_handle_of(judge)->map->region_path);
+    rf_close(judge);
+    judge = NULL;
+    CLAIM(unlink(region) == 0, "the region is not where it was");
+    judge = vault_open_manual(&vault);
+    for (unsigned i = 0; i < WALKERS; i++) {
+        rf_shard_info info;
+        RF_EXPECT(RF_OK, rf_get_shard(judge, &vault.tenant, 1, i + 1, &info, scratch,
+                                      sizeof(scratch), &detail));
+        CLAIM(info.ring[info.ring_count - 1].op == play->accounts[i].ops[count_of(i) - 1],
+              "an acknowledged step is gone");
+    }
+}
+
+static void a_writer_stopped_for_long_finds_its_segment_gone(void)
+{
+    static const char *const at[] = {"log.composed", "log.published", "log.before_write"};
+    for (unsigned p = 0; p < 3; p++) {
+        open_theatre(RF_WAIT, RF_WAIT);
+        with_chains = false;
+        start_victim(at[p], 3, SIGSTOP, THE_CALLER, RF_WAIT);
+        CLAIM(was_caught(), "it never came");
+        uint64_t position = rf_log_position(rf_handle_of(judge)->map);
+        leave_all_segments_behind();
+        CLAIM(!segment_is_there(position / (65536 - 4096)), "its segment was not removed");
+        let_go();
+        claim_walkers_go_on(5);
+        crew_kill(victim_pid);
+        victim_pid = 0;
+        stop_walkers();
+        CLAIM(crew_until(are_settled, NULL, 100) || rf_tend(judge, rf_now(judge)) == RF_OK,
+              "the dead are not settled");
+        claim_disk_is_whole();
+        close_theatre();
+    }
+}
+
+/* Stops before a new segment gets its name. */
+static int stop_before_naming(void *context, const struct rf_disk_event *event)
+{
+    (void)context;
+    if (is_victim && event->kind == RF_DISK_RENAME && !event->done &&
+        strncmp(event->name2, "log.", 4) == 0 && atomic_exchange(&play->hits, 1) == 0) {
+        atomic_store(&play->segment, strtoull(event->name2 + 4, NULL, 16));
+        atomic_store(&play->fired, 1);
+        syscall(SYS_tgkill, getpid(), gettid(), SIGSTOP);
+    }
+    return 0;
+}
+
+/* Others make that segment, fill it, and remove it. Then it comes back, empty. */
+static void a_segment_that_comes_back_from_the_dead_is_no_obstacle(void)
+{
+    rf_disk_trace = stop_before_naming;
+    open_theatre(RF_WAIT, RF_WAIT);
+    with_chains = false;
+    victim_ops = UINT64_MAX; /* others make segments as well; sooner or later it is its turn */
+    start_victim("none", 1, SIGSTOP, ANY_THREAD, RF_WAIT);
+    CLAIM(was_caught(), "it never came");
+    leave_all_segments_behind();
+    leave_all_segments_behind();
+    CLAIM(!segment_is_there(atomic_load(&play->segment)), "its segment was not removed");
+    let_go();
+    CLAIM(segment_is_there(atomic_load(&play->segment)), "its segment did not come back");
+    claim_walkers_go_on(5);
+    crew_kill(victim_pid);
+    victim_pid = 0;
+    stop_walkers();
+    CLAIM(crew_until(are_settled, NULL, 100) || rf_tend(judge, rf_now(judge)) == RF_OK,
+          "the dead are not settled");
+    claim_disk_is_whole();
+    rf_disk_trace = NULL;
 }
 
 /* A process that is stopped while it is the one that writes for all. */
@@ -815,6 +941,8 @@ int main(int argc, char **argv)
     play = crew_shared(sizeof(*play));
     UNITY_BEGIN();
     if (argc > 1 && strcmp(argv[1], "disk") == 0) {
+        RUN_TEST(a_writer_stopped_for_long_finds_its_segment_gone);
+        RUN_TEST(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
         RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
         RUN_TEST(a_full_disk_refuses_growth_and_lets_leases_be_ended);
         return UNITY_END();
@@ -823,6 +951,8 @@ int main(int argc, char **argv)
     RUN_TEST(a_killed_flusher_is_replaced);
     RUN_TEST(stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing);
     RUN_TEST(a_writer_stopped_for_long_writes_into_a_segment_that_is_over);
+    RUN_TEST(a_writer_stopped_for_long_finds_its_segment_gone);
+    RUN_TEST(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
     RUN_TEST(a_stopped_flusher_is_replaced);
     RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
     RUN_TEST(a_full_disk_refuses_growth_and_lets_leases_be_ended);
