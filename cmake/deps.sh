@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Brings what the build needs and is not here yet, and nothing else.
 #
-#   cmake/deps.sh [all | lib | bench | format]
+#   cmake/deps.sh [all | test | lib | bench | format]
 #
-#   all     (default) to build and test everything
+#   all     (default) to build everything, and to run most tests
+#   test    all, and what the tests of rf-scan compare with
 #   lib     only to build and install the library and the command
 #   bench   all, and the peers that the benchmarks compare with
 #   format  clang-format
@@ -31,15 +32,18 @@ case $set_name in
 lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev"
         sources="blake3" ;;
 all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev libjemalloc-dev
-                  clang libclang-rt-dev strace valgrind libpcre2-dev ripgrep python3-jsonschema
-                  $(matching_engine) tmux procps util-linux"
+                  clang libclang-rt-dev strace valgrind libpcre2-dev $(matching_engine) tmux procps
+                  util-linux"
         sources="blake3 unity" ;;
-bench)  packages="redis-tools libsqlite3-0"
+test)   packages="ripgrep python3-jsonschema"
+        sources="sarif"
+        "$0" all ;;
+bench)  packages="redis-tools libsqlite3-0 ripgrep"
         sources=""
         "$0" all ;;
 format) packages="clang-format"
         sources="" ;;
-*)      echo "usage: cmake/deps.sh [all | lib | bench | format]" >&2
+*)      echo "usage: cmake/deps.sh [all | test | lib | bench | format]" >&2
         exit 2 ;;
 esac
 case " ${CMAKE_ARGS:-} " in
@@ -73,6 +77,10 @@ installed() {
 missing_sources() {
     local name
     for name in $sources; do
+        if [ "$name" = sarif ]; then
+            compgen -G "$deps/sarif/*.json" >/dev/null || printf 'sarif '
+            continue
+        fi
         [ -e "$deps/$name/$name.h" ] || installed "$name" >/dev/null || printf '%s ' "$name"
     done
 }
@@ -241,6 +249,22 @@ END
     local src=$work/$package/root/usr/share/cmock/vendor/unity
     [ -e "$src/src/unity.h" ] || die "$package no longer carries Unity; see cmake/README.md"
     keep unity "$src"/src/unity*.[ch] "$src/LICENSE.txt"
+}
+
+# The JSON schema of SARIF, to hold reports against: no Debian package carries it, an npm package does.
+# Whoever has no npm gets Debian's. Without the schema one test is skipped, and says so.
+get_sarif() {
+    local package=@microsoft/jest-sarif@1.0.0-beta.0
+    if ! command -v npm >/dev/null; then
+        say "installing npm"
+        install_packages npm || { say "npm could not be installed"; return 0; }
+    fi
+    mkdir -p "$work/sarif"
+    if ! (cd "$work/sarif" && npm pack --silent "$package" && tar xzf ./*.tgz) >"$log" 2>&1 </dev/null; then
+        say "could not get the npm package $package; reports will not be held against SARIF's schema"
+        return 0
+    fi
+    keep sarif "$work"/sarif/package/lib/schemas/sarif-2.1.0-rtm.5.json
 }
 
 for name in $(missing_sources); do

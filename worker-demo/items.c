@@ -243,7 +243,7 @@ static bool save(const struct walk *w, const struct items_header *header, const 
     good = good && fwrite(header, sizeof(*header), 1, out) == 1;
     good = good && fwrite(w->items, sizeof(*w->items), w->count, out) == w->count;
     good = good && fwrite(w->names, 1, w->name_bytes, out) == w->name_bytes;
-    good = good && fflush(out) == 0 && fsync(fileno(out)) == 0;
+    good = good && fflush(out) == 0;
     if (out != NULL) {
         good = fclose(out) == 0 && good;
     }

@@ -14,7 +14,7 @@
 #include "memory.h"
 #include "worker.h"
 
-#define LOCK_PATIENCE_MS 5000u
+#define LOCK_PATIENCE_MS 2000u
 
 void farm_fail(const char *what, rf_status status, const rf_detail *detail)
 {
@@ -120,20 +120,40 @@ static char *state_path(const struct options *o, uint64_t identity)
 
 /* --- one supervisor at a time --- */
 
-static void take_lock(struct farm *farm)
+/* Whoever finishes a scan removes its directory, lock and all, while others may wait for the lock: a
+ * lock that no longer has its name is nobody's. */
+static bool take_lock_once(struct farm *farm, const char *path, unsigned *waited_ms)
 {
-    char *path = join(farm->state, "lock");
+    struct stat held, named;
+    make_dirs(farm->state);
     farm->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (farm->lock < 0) {
+        if (errno == ENOENT) {
+            return false;
+        }
         fail(path);
     }
     /* Children of one that was killed may hold it for the moment that it takes them to die. */
-    for (unsigned ms = 0; flock(farm->lock, LOCK_EX | LOCK_NB) != 0; ms += 10) {
-        if (errno != EWOULDBLOCK || ms >= LOCK_PATIENCE_MS) {
+    for (; flock(farm->lock, LOCK_EX | LOCK_NB) != 0; *waited_ms += 10) {
+        if (errno != EWOULDBLOCK || *waited_ms >= LOCK_PATIENCE_MS) {
             fprintf(stderr, "rf-scan: this scan is under way already, in %s\n", farm->state);
             exit(2);
         }
         usleep(10000);
+    }
+    if (fstat(farm->lock, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino) {
+        return true;
+    }
+    close(farm->lock);
+    return false;
+}
+
+static void take_lock(struct farm *farm)
+{
+    char *path = join(farm->state, "lock");
+    unsigned waited_ms = 0;
+    while (!take_lock_once(farm, path, &waited_ms)) {
+        waited_ms += 1;
     }
     free(path);
 }
@@ -342,7 +362,6 @@ void state_open(struct farm *farm, bool *resumed)
 {
     uint64_t identity = identify(farm, hash_file(farm->options->allow));
     farm->state = state_path(farm->options, identity);
-    make_dirs(farm->state);
     take_lock(farm);
     farm->store = join(farm->state, "store");
     char *file = join(farm->state, "items");

@@ -1,0 +1,241 @@
+/* What comes out: formats, masking, baseline, allow-list, exit statuses. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trial.h"
+
+static struct trial trial;
+static char line[512];
+static char secret[64]; /* only the token */
+
+void setUp(void)
+{
+    uint64_t seed = 17;
+    size_t start;
+    const char *rule;
+    trial_begin(&trial);
+    corpus_secret(0, &seed, line, sizeof(line), &start, &rule);
+    TEST_ASSERT_EQUAL_STRING("aws-access-key-id", rule);
+    snprintf(secret, sizeof(secret), "%s", line + start);
+}
+
+void tearDown(void)
+{
+    trial_end(&trial);
+}
+
+static void write_secret(const char *path, const char *before, const char *behind)
+{
+    char text[4096];
+    snprintf(text, sizeof(text), "%s%s%s\n", before, line, behind);
+    trial_write_text(&trial, path, text);
+}
+
+static void exit_statuses(void)
+{
+    trial_write_text(&trial, "clean", "nothing\n");
+    TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "-j1"));
+    write_secret("dirty", "", "");
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j1"));
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "-j0"));
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "--no-such-option"));
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "--rules /no/such/file"));
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "--json /no/such/dir/file"));
+    TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "--help"));
+    TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "--check-rules"));
+}
+
+/* While the scan is on and after it: the secret is only where it was. */
+static void secrets_are_masked_everywhere(void)
+{
+    char arguments[256];
+    for (unsigned i = 0; i < 200; i++) {
+        char name[32], padding[3000];
+        memset(padding, 'y', sizeof(padding));
+        padding[sizeof(padding) - 2] = '\n';
+        padding[sizeof(padding) - 1] = '\0';
+        snprintf(name, sizeof(name), "f%u", i);
+        write_secret(name, padding, "");
+    }
+    snprintf(arguments, sizeof(arguments), "-j2 --rate 1M --commit 1 --sarif %s/sarif", trial.dir);
+    pid_t scan = trial_start(&trial, arguments);
+    trial_sleep_ms(500);
+    trial_kill_all(scan);
+    TEST_ASSERT_FALSE_MESSAGE(trial_tree_holds(trial.state, secret), "in the state");
+    snprintf(arguments, sizeof(arguments), "-j2 --sarif %s/sarif", trial.dir);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    char moved[128];
+    snprintf(moved, sizeof(moved), "%s-moved", trial.dir);
+    TEST_ASSERT_EQUAL_INT(0, rename(trial.tree, moved));
+    bool leaked = trial_tree_holds(trial.dir, secret);
+    TEST_ASSERT_EQUAL_INT(0, rename(moved, trial.tree));
+    TEST_ASSERT_FALSE_MESSAGE(leaked, "in a report");
+    /* and it is shown if asked */
+    snprintf(arguments, sizeof(arguments), "-j2 --reveal --sarif %s/sarif", trial.dir);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    static const char *const reports[] = {"found.jsonl", "sarif", "out"};
+    for (unsigned i = 0; i < 3; i++) {
+        char file[128];
+        snprintf(file, sizeof(file), "%s/%s", trial.dir, reports[i]);
+        char *text = trial_read(file, NULL);
+        bool shown = strstr(text, secret) != NULL;
+        free(text);
+        TEST_ASSERT_TRUE_MESSAGE(shown, reports[i]);
+    }
+}
+
+static void lines_and_columns(void)
+{
+    write_secret("a", "one\ntwo\n\xc3\xa4\xc3\xb6 ", " behind");
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j1"));
+    char *findings = trial_findings(&trial), want[64];
+    snprintf(want, sizeof(want), "\"line\":3,\"column\":%zu,",
+             3 + (size_t)(strstr(line, secret) - line) + 1);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(findings, want), findings);
+    free(findings);
+}
+
+static void a_baseline_leaves_only_what_is_new(void)
+{
+    char old[128], sarif[128], arguments[300];
+    snprintf(old, sizeof(old), "%s/old.jsonl", trial.dir);
+    snprintf(sarif, sizeof(sarif), "%s/old.sarif", trial.dir);
+    write_secret("known", "", "");
+    snprintf(arguments, sizeof(arguments), "-j1 --sarif %s", sarif);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    TEST_ASSERT_EQUAL_INT(0, rename(trial.json, old));
+    const char *baselines[] = {old, sarif};
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(arguments, sizeof(arguments), "-j1 --baseline %s", baselines[i]);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, trial_scan(&trial, arguments), baselines[i]);
+        struct found found = trial_found(&trial);
+        TEST_ASSERT_EQUAL_UINT64(1, found.known);
+        found_free(&found);
+    }
+    write_secret("known", "it moved\n", ""); /* the same secret elsewhere in its file */
+    TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, arguments));
+    write_secret("fresh", "", "");
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_EQUAL_UINT64(1, found.count);
+    TEST_ASSERT_EQUAL_STRING("fresh", found.list[0].path);
+    found_free(&found);
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "-j1 --baseline /no/such/file"));
+}
+
+static void what_is_allowed_is_not_reported(void)
+{
+    char allow[128], arguments[300], text[300];
+    snprintf(allow, sizeof(allow), "%s/allow", trial.dir);
+    snprintf(arguments, sizeof(arguments), "-j1 --allow %s", allow);
+    write_secret("here", "", "");
+    write_secret("there", "", "  # rf-scan:allow, it is revoked");
+    const struct {
+        const char *text;
+        int status;
+    } lists[] = {
+        {"# nothing\n", 1},
+        {"path:*/here\n", 1},
+        {"path:**here\n", 0},
+        {"path:here\n", 1},
+        {"rule:jwt\n", 1},
+        {"rule:aws-access-key-id\n", 0},
+        {"fingerprint:123\nsecret:x\n", 1},
+    };
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        FILE *out = fopen(allow, "w");
+        fputs(lists[i].text, out);
+        fclose(out);
+        int status = trial_scan(&trial, arguments);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(lists[i].status, status, lists[i].text);
+    }
+    FILE *out = fopen(allow, "w");
+    snprintf(text, sizeof(text), "secret:%s\n", secret);
+    fputs(text, out);
+    fclose(out);
+    TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, arguments));
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_EQUAL_UINT64(2, found.allowed);
+    found_free(&found);
+    out = fopen(allow, "w");
+    fputs("what is this\n", out);
+    fclose(out);
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, arguments));
+}
+
+static void sarif_is_what_its_schema_says(void)
+{
+    if (access(RF_SCAN_SCHEMA, R_OK) != 0) {
+        TEST_IGNORE_MESSAGE("SARIF's schema is not here; cmake/deps.sh test gets it");
+    }
+    if (system("/usr/bin/python3 -c 'import jsonschema' 2>/dev/null") != 0) {
+        TEST_IGNORE_MESSAGE("python3-jsonschema is not here");
+    }
+    char sarif[128], arguments[300], script[128], command[512];
+    snprintf(sarif, sizeof(sarif), "%s/report.sarif", trial.dir);
+    snprintf(script, sizeof(script), "%s/check.py", trial.dir);
+    snprintf(arguments, sizeof(arguments), "-j1 --sarif %s", sarif);
+    FILE *out = fopen(script, "w");
+    fputs("import json, sys\n"
+          "import jsonschema\n"
+          "schema = json.load(open(sys.argv[1]))\n"
+          "report = json.load(open(sys.argv[2], encoding='utf-8'))\n"
+          "jsonschema.Draft4Validator.check_schema(schema)\n"
+          "errors = list(jsonschema.Draft4Validator(schema).iter_errors(report))\n"
+          "for e in errors[:5]:\n"
+          "    print(list(e.path), e.message[:200])\n"
+          "results = report['runs'][0]['results']\n"
+          "rules = report['runs'][0]['tool']['driver']['rules']\n"
+          "assert all(rules[r['ruleIndex']]['id'] == r['ruleId'] for r in results)\n"
+          "sys.exit(0 if not errors and len(results) == int(sys.argv[3]) else 1)\n",
+          out);
+    fclose(out);
+    const struct {
+        const char *path;
+        int count;
+    } steps[] = {{"plain", 1}, {"with blank and \xc3\xa4", 2}, {"bad\xff\nname", 3}};
+    trial_write_text(&trial, "nothing", "at all\n");
+    int count = 0;
+    for (size_t i = 0; i <= 3; i++) {
+        TEST_ASSERT_EQUAL_INT(count > 0, trial_scan(&trial, arguments));
+        snprintf(command, sizeof(command), "/usr/bin/python3 %s %s %s %d", script, RF_SCAN_SCHEMA,
+                 sarif, count);
+        TEST_ASSERT_EQUAL_INT(0, system(command));
+        if (i < 3) {
+            write_secret(steps[i].path, "", "");
+            count = steps[i].count;
+        }
+    }
+    /* The check can fail: a report that is none does. */
+    out = fopen(sarif, "w");
+    fputs("{\"version\": \"2.1.0\", \"runs\": [{\"tool\": {}, \"results\": []}]}", out);
+    fclose(out);
+    snprintf(command, sizeof(command), "/usr/bin/python3 %s %s %s 0 >/dev/null 2>&1", script,
+             RF_SCAN_SCHEMA, sarif);
+    TEST_ASSERT_NOT_EQUAL(0, system(command));
+}
+
+static void standard_output_takes_one_report(void)
+{
+    write_secret("x", "", "");
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "--json - --sarif -"));
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j1 --sarif -"));
+    char *out = trial_read(trial.out, NULL);
+    TEST_ASSERT_EQUAL_MEMORY("{\n  \"version\": \"2.1.0\"", out, 22);
+    free(out);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(exit_statuses);
+    RUN_TEST(secrets_are_masked_everywhere);
+    RUN_TEST(lines_and_columns);
+    RUN_TEST(a_baseline_leaves_only_what_is_new);
+    RUN_TEST(what_is_allowed_is_not_reported);
+    RUN_TEST(sarif_is_what_its_schema_says);
+    RUN_TEST(standard_output_takes_one_report);
+    return UNITY_END();
+}

@@ -1,0 +1,206 @@
+/* Everything is killed at once, again and again: the same command goes on. Ctrl-C. --fresh. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "prng.h"
+#include "trial.h"
+
+static struct trial trial;
+static struct corpus corpus;
+
+void setUp(void)
+{
+    const struct corpus_options options = {.seed = trial_number("RF_SEED", 4),
+                                           .bytes = RF_SCAN_SLOW ? 1500000 : 6000000,
+                                           .secrets = 300,
+                                           .near_misses = 100};
+    trial_begin(&trial);
+    TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
+}
+
+void tearDown(void)
+{
+    corpus_free(&corpus);
+    trial_end(&trial);
+}
+
+#if RF_SCAN_SLOW
+#define SLOWLY "-j3 --rate 700K --chunk 16384"
+#else
+#define SLOWLY "-j3 --rate 3M --chunk 16384"
+#endif
+
+static void killed_at_random_moments(void)
+{
+    uint64_t seed = trial_number("RF_SEED", 8);
+    struct rf_prng prng = {seed};
+    unsigned rounds = getenv("RF_SOAK") != NULL ? 20 : 1, moments = 20;
+    for (unsigned round = 0; round < rounds; round++) {
+        unsigned resumed = 0;
+        for (unsigned k = 0; k < moments; k++) {
+            pid_t scan = trial_start(&trial, SLOWLY);
+            /* Some moments hit the walk and the registration, the others the workers. */
+            pid_t workers[8];
+            bool early = rf_prng_chance(&prng, 30);
+            for (unsigned ms = 0; !early && trial_workers(scan, workers, 8) == 0 && ms < 5000;
+                 ms++) {
+                trial_sleep_ms(1);
+            }
+            usleep(rf_prng_below(&prng, early ? 400000 : 100000));
+            siginfo_t info = {0};
+            waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT);
+            if (info.si_pid != 0) {
+                TEST_ASSERT_EQUAL_INT(1, trial_wait(scan));
+                break; /* done */
+            }
+            /* Sometimes only the supervisor dies, and takes the workers with it. */
+            if (rf_prng_chance(&prng, 25)) {
+                kill(scan, SIGKILL);
+                trial_wait(scan);
+            } else {
+                trial_kill_all(scan);
+            }
+        }
+        TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3 --chunk 16384"));
+        trial_check_planted(&trial, &corpus);
+        struct found found = trial_found(&trial);
+        resumed += found.resumed;
+        found_free(&found);
+        TEST_ASSERT_EQUAL_UINT_MESSAGE(1, resumed, "it started over");
+        struct stat st;
+        TEST_ASSERT_NOT_EQUAL(0, stat(trial.state, &st));
+    }
+}
+
+/* It has really gone on: the work of before is not done again. */
+static void work_is_not_done_again(void)
+{
+    pid_t scan = trial_start(&trial, SLOWLY);
+    struct stat st;
+    char items[128];
+    snprintf(items, sizeof(items), "%s/items", trial.state);
+    for (unsigned ms = 0; stat(items, &st) != 0 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    trial_sleep_ms(600);
+    trial_kill_all(scan);
+    /* What was committed is gone from disk; only what was not is scanned. */
+    size_t scanned_before = 0;
+    for (size_t i = 0; i < corpus.count; i++) {
+        char path[256];
+        snprintf(path, sizeof(path), "%s/%s", trial.tree, corpus.planted[i].path);
+        scanned_before += unlink(path) == 0;
+    }
+    TEST_ASSERT_GREATER_THAN_UINT64(0, scanned_before);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, SLOWLY));
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_TRUE(found.resumed);
+    TEST_ASSERT_GREATER_THAN_UINT64_MESSAGE(0, found.count, "nothing was kept");
+    TEST_ASSERT_GREATER_THAN_UINT64_MESSAGE(0, found.vanished, "all was kept");
+    struct reckoning r = found_reckon(&found, &corpus);
+    TEST_ASSERT_EQUAL_UINT64(0, r.wrong);
+    TEST_ASSERT_EQUAL_UINT64(0, r.twice);
+    found_free(&found);
+}
+
+static void fresh_starts_over(void)
+{
+    pid_t scan = trial_start(&trial, SLOWLY);
+    trial_sleep_ms(400);
+    trial_kill_all(scan);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, SLOWLY " --fresh --rate 1G"));
+    trial_check_planted(&trial, &corpus);
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_FALSE(found.resumed);
+    found_free(&found);
+}
+
+static void another_scan_does_not_take_the_place_of_this_one(void)
+{
+    pid_t scan = trial_start(&trial, SLOWLY " --rate 100K");
+    char lock[128];
+    struct stat st;
+    snprintf(lock, sizeof(lock), "%s/items", trial.state);
+    for (unsigned ms = 0; stat(lock, &st) != 0 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    struct trial other = trial;
+    snprintf(other.out, sizeof(other.out), "%s/other", trial.dir);
+    snprintf(other.json, sizeof(other.json), "%s/other.jsonl", trial.dir);
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&other, SLOWLY));
+    char *said = trial_read(other.out, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "under way"), said);
+    free(said);
+    trial_kill_all(scan);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, SLOWLY " --rate 1G"));
+    trial_check_planted(&trial, &corpus);
+    /* Other rules, other answers: a state that is not this scan's is not gone on with. */
+    scan = trial_start(&trial, SLOWLY);
+    trial_sleep_ms(300);
+    trial_kill_all(scan);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, SLOWLY " --rate 1G --binary"));
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_FALSE(found.resumed);
+    found_free(&found);
+}
+
+static void an_interrupt_drains_and_a_second_one_stops(void)
+{
+    for (unsigned times = 1; times <= 2; times++) {
+        pid_t scan = trial_start(&trial, SLOWLY);
+        pid_t workers[8];
+        for (unsigned ms = 0; trial_workers(scan, workers, 8) < 3 && ms < 60000; ms++) {
+            trial_sleep_ms(1);
+        }
+        trial_sleep_ms(200);
+        for (unsigned k = 0; k < times; k++) {
+            kill(-scan, SIGINT); /* as a terminal does: to all of the group */
+            trial_sleep_ms(1);
+        }
+        int status = trial_wait(scan);
+        char *said = trial_read(trial.out, NULL);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(2, status, said);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "goes on from here"), said);
+        free(said);
+    }
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3 --chunk 16384"));
+    trial_check_planted(&trial, &corpus);
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_TRUE(found.resumed);
+    found_free(&found);
+}
+
+/* Workers that can't live are not started for ever, and what they did not do is not lost. */
+static void the_restart_budget_ends(void)
+{
+    pid_t scan = trial_start(&trial, RF_SCAN_SLOW ? "-j2 --restarts 2 --rate 200K --commit 1G"
+                                                  : "-j2 --restarts 2 --rate 1M --commit 1G");
+    for (siginfo_t info = {0};
+         waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;) {
+        pid_t workers[8];
+        size_t count = trial_workers(scan, workers, 8);
+        for (size_t i = 0; i < count; i++) {
+            kill(workers[i], SIGKILL);
+        }
+        trial_sleep_ms(1);
+    }
+    TEST_ASSERT_EQUAL_INT(2, trial_wait(scan));
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j2"));
+    trial_check_planted(&trial, &corpus);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(killed_at_random_moments);
+    RUN_TEST(work_is_not_done_again);
+    RUN_TEST(fresh_starts_over);
+    RUN_TEST(another_scan_does_not_take_the_place_of_this_one);
+    RUN_TEST(an_interrupt_drains_and_a_second_one_stops);
+    RUN_TEST(the_restart_budget_ends);
+    return UNITY_END();
+}

@@ -1,0 +1,168 @@
+/* The same findings whatever the number of workers, wherever files are cut, and whoever is killed or
+ * stopped meanwhile. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "prng.h"
+#include "ringfence/ringfence.h"
+#include "trial.h"
+
+static struct trial trial;
+static struct corpus corpus;
+static char *expected; /* the findings of one worker, undisturbed */
+
+void setUp(void)
+{
+    const struct corpus_options options = {.seed = trial_number("RF_SEED", 3),
+                                           .bytes = RF_SCAN_SLOW ? 1500000 : 5000000,
+                                           .secrets = 400,
+                                           .near_misses = 300};
+    trial_begin(&trial);
+    TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j1"));
+    trial_check_planted(&trial, &corpus);
+    expected = trial_findings(&trial);
+}
+
+void tearDown(void)
+{
+    free(expected);
+    corpus_free(&corpus);
+    trial_end(&trial);
+}
+
+static void same_findings(void)
+{
+    char *findings = trial_findings(&trial);
+    bool same = strcmp(expected, findings) == 0;
+    free(findings);
+    trial_check_planted(&trial, &corpus);
+    TEST_ASSERT_TRUE_MESSAGE(same, "the findings differ");
+}
+
+/* Nothing of a scan stays behind when its report is out. */
+static void nothing_left(void)
+{
+    struct stat st;
+    TEST_ASSERT_NOT_EQUAL(0, stat(trial.state, &st));
+}
+
+static void any_number_of_workers(void)
+{
+    static const char *const counts[] = {"-j2", "-j8", "-j2 --uncoordinated"};
+    for (size_t i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(1, trial_scan(&trial, counts[i]), counts[i]);
+        same_findings();
+        nothing_left();
+    }
+}
+
+/* Lines and columns as well: they are part of the text that is compared. */
+static void any_cutting_of_files(void)
+{
+    static const char *const cuts[] = {
+        "-j2 --chunk 16384 --commit 1",
+        "-j4 --chunk 50000",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(1, trial_scan(&trial, cuts[i]), cuts[i]);
+        same_findings();
+    }
+    /* Segments do not know the column of a line that began in another one. */
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j4 --segment 65536 --chunk 16384"));
+    trial_check_planted(&trial, &corpus);
+    char *findings = trial_findings(&trial), *a = findings, *b = expected;
+    for (unsigned lines = 0; *b != '\0'; lines++) {
+        const char *line_a = strstr(a, "\"line\":"), *line_b = strstr(b, "\"line\":");
+        TEST_ASSERT_TRUE(line_a != NULL && line_b != NULL);
+        TEST_ASSERT_EQUAL_UINT64(strtoull(line_b + 7, NULL, 10), strtoull(line_a + 7, NULL, 10));
+        a = strchr(a, '\n') + 1;
+        b = strchr(b, '\n') + 1;
+    }
+    free(findings);
+}
+
+static unsigned kill_some(pid_t scan, struct rf_prng *prng, unsigned percent)
+{
+    pid_t workers[16];
+    unsigned kills = 0;
+    size_t count = trial_workers(scan, workers, 16);
+    for (size_t i = 0; i < count; i++) {
+        if (rf_prng_chance(prng, percent) && kill(workers[i], SIGKILL) == 0) {
+            kills++;
+        }
+    }
+    return kills;
+}
+
+static void kills_change_nothing(void)
+{
+    uint64_t seed = trial_number("RF_SEED", 5);
+    struct rf_prng prng = {seed};
+    unsigned rounds = getenv("RF_SOAK") != NULL ? 60 : 2, kills = 0;
+    for (unsigned round = 0; round < rounds; round++) {
+        pid_t scan = trial_start(
+            &trial, RF_SCAN_SLOW ? "-j4 --rate 800K --chunk 16384 --restarts 1000 --retries 100000"
+                                 : "-j4 --rate 3M --chunk 16384 --restarts 1000 --retries 100000");
+        for (siginfo_t info = {0};
+             waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+             info.si_pid == 0;) {
+            trial_sleep_ms(10 + rf_prng_below(&prng, 60));
+            kills += kill_some(scan, &prng, 25);
+        }
+        TEST_ASSERT_EQUAL_INT(1, trial_wait(scan));
+        same_findings();
+        nothing_left();
+    }
+    TEST_ASSERT_GREATER_THAN_UINT(10, kills);
+}
+
+/* Workers are stopped for longer than their leases; they wake up, go on, and are refused. */
+static void zombies_change_nothing(void)
+{
+    struct rf_prng prng = {trial_number("RF_SEED", 6)};
+    unsigned rounds = getenv("RF_SOAK") != NULL ? 30 : 1;
+    for (unsigned round = 0; round < rounds; round++) {
+        struct found found;
+        for (unsigned tries = 0;; tries++) {
+            pid_t scan =
+                trial_start(&trial, RF_SCAN_SLOW ? "-j4 --rate 600K --chunk 16384 --lease 100"
+                                                 : "-j4 --rate 2M --chunk 16384 --lease 100");
+            for (siginfo_t info = {0};
+                 waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                 info.si_pid == 0;) {
+                pid_t workers[16];
+                size_t count = trial_workers(scan, workers, 16);
+                pid_t one = count == 0 ? 0 : workers[rf_prng_below(&prng, (uint32_t)count)];
+                if (one != 0) {
+                    kill(one, SIGSTOP);
+                    trial_sleep_ms(250);
+                    kill(one, SIGCONT);
+                }
+                trial_sleep_ms(20 + rf_prng_below(&prng, 100));
+            }
+            TEST_ASSERT_EQUAL_INT(1, trial_wait(scan));
+            same_findings();
+            found = trial_found(&trial);
+            uint64_t refused = found.refused;
+            found_free(&found);
+            if (refused > 0) {
+                break; /* otherwise none had a lease when it was stopped: try again */
+            }
+            TEST_ASSERT_LESS_THAN_UINT_MESSAGE(20, tries, "no zombie was ever refused");
+        }
+    }
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(any_number_of_workers);
+    RUN_TEST(any_cutting_of_files);
+    RUN_TEST(kills_change_nothing);
+    RUN_TEST(zombies_change_nothing);
+    return UNITY_END();
+}
