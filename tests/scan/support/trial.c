@@ -20,6 +20,8 @@
 void trial_begin(struct trial *t)
 {
     const char *tmp = getenv("TMPDIR");
+    /* Every fork copies what the quarantine keeps. */
+    setenv("ASAN_OPTIONS", "quarantine_size_mb=4", 0);
     snprintf(t->dir, sizeof(t->dir), "%.40s/rf-scan-XXXXXX", tmp != NULL ? tmp : "/tmp");
     TEST_ASSERT_NOT_NULL_MESSAGE(mkdtemp(t->dir), "mkdtemp");
     snprintf(t->tree, sizeof(t->tree), "%s/tree", t->dir);
