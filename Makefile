@@ -51,6 +51,16 @@ sim: deps ## play SIM_SEEDS=100 seeds from SIM_SEED=1 at every level, against th
 mutants: deps ## break the library on purpose, one way at a time: the simulator must find each
 	@tests/run-mutants $(ARGS)
 
+scan-soak: ## rf-scan at length: 200,000 files, 2 GB in one, kills and resumption over and over
+	@cmake/deps.sh test
+	@cmake/build.sh gcc
+	@export RF_SOAK=1 RF_SEED="$${RF_SEED:-$$(date +%s)}" RF_SCAN_FILES=200000 RF_SCAN_LARGE=2147483648 \
+	    RF_SCAN_REAL="$${RF_SCAN_REAL:-/usr/share /usr/include}" TMPDIR="$${TMPDIR:-/tmp}"; \
+	echo "scan-soak: RF_SEED=$$RF_SEED"; \
+	for test in files oracle workers resume; do \
+	    echo "-- $$test"; "$(BUILD)/gcc/tests/test_scan_$$test" </dev/null || exit 1; \
+	done
+
 fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
 	@cmake/build.sh fuzz
 	@tests/run-fuzz
