@@ -250,6 +250,7 @@ struct supervisor {
     uint64_t restarts;
     rf_run_info run;
     bool draws;
+    bool rung; /* since the bar was drawn: output may have wiped it out */
     bool over; /* nothing is left to do, or nothing may be done */
     bool interrupted;
     bool halted;
@@ -459,11 +460,12 @@ static void judge(struct supervisor *s)
 static void show_progress(struct supervisor *s, bool last)
 {
     uint64_t now = monotonic_ns();
-    uint64_t every = s->draws ? DRAW_NS : PLAIN_LINE_NS;
+    uint64_t every = !s->draws ? PLAIN_LINE_NS : s->rung ? DRAW_NS / 5 : DRAW_NS;
     if (s->work->quiet || last || now - s->drawn_ns < every) {
         return;
     }
     s->drawn_ns = now;
+    s->rung = false;
     const rf_run_info *r = &s->run;
     if (!s->draws) {
         tell(s, "run %s: %" PRIu64 " of %" PRIu64 " done, %" PRIu64 " parked, %" PRIu32 " running",
@@ -508,6 +510,7 @@ static void supervise(struct supervisor *s)
         }
         if (fds[1].revents != 0) {
             uint64_t rings;
+            s->rung = true;
             if (read(s->work->bell_fd, &rings, sizeof(rings)) < 0) {
                 /* Somebody was faster; there is nobody else, so it can't be. */
             }

@@ -37,6 +37,8 @@ struct worker {
     rf_store *store;
     rf_session *session;
     const rf_grant *grant;
+    rf_spec spec; /* as they are now: a command moves the cursor and may split its shard */
+    rf_cursor cursor;
     int signal_fd;
     int joblog_fd;
     uint64_t look_ns;
@@ -167,11 +169,11 @@ static char **make_environment(const struct worker *w)
     set_env(environment, &n, "ATTEMPT", number);
     snprintf(number, sizeof(number), "%" PRIu32, w->number + 1);
     set_env(environment, &n, "WORKER", number);
-    set_bytes(environment, &n, "START", g->spec.start);
-    set_bytes(environment, &n, "END", g->spec.end);
-    set_bytes(environment, &n, "METADATA", g->spec.metadata);
-    set_bytes(environment, &n, "CURSOR_KEY", g->cursor.key);
-    set_bytes(environment, &n, "CURSOR_TOKEN", g->cursor.token);
+    set_bytes(environment, &n, "START", w->spec.start);
+    set_bytes(environment, &n, "END", w->spec.end);
+    set_bytes(environment, &n, "METADATA", w->spec.metadata);
+    set_bytes(environment, &n, "CURSOR_KEY", w->cursor.key);
+    set_bytes(environment, &n, "CURSOR_TOKEN", w->cursor.token);
     free(token);
     free(store_text);
     free(path);
@@ -273,7 +275,7 @@ static int start(struct worker *w, struct job *job)
     int reports[2];
     volatile int error = 0;
     if (w->work->lines) {
-        lines = items_of(w->grant->spec, w->grant->cursor);
+        lines = items_of(w->spec, w->cursor);
         items = &lines;
     }
     char **words = expand_command(w->work, items, w->grant->lease.shard, w->number);
@@ -582,6 +584,20 @@ static uint64_t backoff(const struct work *w, uint64_t tries)
     return most / 2 + random % (most / 2 + 1);
 }
 
+/* Where the shard is now; false if the store can't say. */
+static bool look_again(struct worker *w)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_shard_info info;
+    if (rf_get_shard(w->store, &w->work->cli->tenant, w->work->run, w->grant->lease.shard, &info,
+                     scratch, sizeof(scratch), NULL) != RF_OK) {
+        return false;
+    }
+    w->spec = info.spec;
+    w->cursor = info.cursor;
+    return true;
+}
+
 static bool is_lost(rf_status status)
 {
     return status == RF_STALE_FENCE || status == RF_LEASE_EXPIRED || status == RF_NOT_FOUND;
@@ -599,18 +615,12 @@ static bool finished_by_command(struct worker *w, uint64_t fence)
 
 static void complete(struct worker *w)
 {
-    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
-    rf_shard_info info;
-    rf_cursor cursor = {.key = w->grant->spec.start};
     uint64_t fence = w->grant->lease.fence;
     /* The command may have moved the cursor by `ringfence checkpoint`. */
-    rf_status status = rf_get_shard(w->store, &w->work->cli->tenant, w->work->run,
-                                    w->grant->lease.shard, &info, scratch, sizeof(scratch), NULL);
-    if (status == RF_OK && info.cursor.key.data != NULL) {
-        cursor = info.cursor;
-    }
+    bool begun = look_again(w) && w->cursor.key.data != NULL;
+    rf_cursor cursor = begun ? w->cursor : (rf_cursor){.key = w->spec.start};
     rf_result result = {0};
-    status = rf_session_complete(w->session, cursor, &result);
+    rf_status status = rf_session_complete(w->session, cursor, &result);
     if (status == RF_OK ||
         ((status == RF_SHARD_TERMINAL || is_lost(status)) && finished_by_command(w, fence))) {
         atomic_fetch_add(&w->board->done, 1);
@@ -677,6 +687,8 @@ static bool work_on_shard(struct worker *w)
     static struct job job;
     rf_park_reason reason = RF_PARK_TOO_MANY_ERRORS;
     uint64_t fence = w->grant->lease.fence;
+    w->spec = w->grant->spec;
+    w->cursor = w->grant->cursor;
     for (uint64_t tries = 1;; tries++) {
         atomic_store(&w->seat->state, SEAT_RUNNING);
         int error = start(w, &job);
@@ -713,6 +725,7 @@ static bool work_on_shard(struct worker *w)
             give_up(w, WHY_STOP);
             return true;
         }
+        look_again(w);
     }
 }
 
@@ -806,6 +819,7 @@ int work_as_worker(struct work *work, uint32_t number)
                         .seat = &work->board->seats[number],
                         .board = work->board,
                         .joblog_fd = -1};
+    prctl(PR_SET_NAME, "ringfence"); /* not "exe", as it was started */
     w.signal_fd = open_signals();
     follow_parent(&w, parent == NULL ? getppid() : (pid_t)strtol(parent, NULL, 10));
     rf_run_info info;

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# What is drawn: top, run watch and work in a terminal of their own, looked at as a person would.
+. "$(dirname "$0")/harness.sh"
+
+# terminal WIDTH HEIGHT: a terminal with a shell in it. Keys go in by `keys`, `screen` is what it shows.
+terminal() {
+    tmux_socket=$work/tmux
+    command -v tmux >/dev/null || skip "there is no tmux"
+    env -u NO_COLOR -u TMUX TERM=screen tmux -S "$tmux_socket" -f /dev/null new-session -d -x "$1" -y "$2" \
+        -e PATH="$PATH" "bash --norc --noprofile"
+    line "PS1='rea''dy> '; clear"
+    see 'ready>'
+}
+screen() { tmux -S "$tmux_socket" capture-pane -p; }
+coloured_screen() { tmux -S "$tmux_socket" capture-pane -e -p; }
+keys() { tmux -S "$tmux_socket" send-keys "$@"; }
+line() { tmux -S "$tmux_socket" send-keys -l -- "$1"; keys Enter; }
+see() {
+    local part i
+    for part in "$@"; do
+        for ((i = 0; i < 600; i++)); do
+            if screen | grep -qF -- "$part"; then continue 2; fi
+            sleep 0.05
+        done
+        fail "never on the screen: $part"$'\n'"$(screen)"
+    done
+}
+unsee() {
+    local i
+    for ((i = 0; i < 600; i++)); do
+        if ! screen | grep -qF -- "$1"; then return 0; fi
+        sleep 0.05
+    done
+    fail "still on the screen: $1"$'\n'"$(screen)"
+}
+
+case_top_shows_runs_shards_and_members() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    ringfence run create "$store" 22 --hex-prefixes 2
+    ringfence shard park "$store" 1 7 --reason poisoned
+    ringfence claim "$store" 1 --worker 4711 --shard 3
+    ringfence claim "$store" 1 --worker 4712 --shard 9 >"$work/lease"
+    ringfence complete "$(cat "$work/lease")"
+    terminal 110 24
+    line "ringfence top '$store' --interval 100ms"
+    see "ringfence $store" "2 runs" "272 shards" "PROGRESS" "active" "[#!" "q quit"
+    keys s s s s s r # by the number done, most first
+    see "DONEv"
+    keys Home
+    screen | sed -n 6p | grep -qE '^ +1 ' || fail "run 1 is not first"$'\n'"$(screen)"
+    keys Enter
+    see "run 1" "poisoned" "4711" "done"
+    keys / p o i s Enter
+    see "filter: pois" "poisoned"
+    unsee "4711"
+    keys Enter
+    see "shard 7" "status" "parked" "poisoned" "park, op 0x"
+    keys Escape
+    see "SHARD" "4711"
+    keys Escape
+    see "PROGRESS"
+    keys m
+    see "ROLE" "nothing here"
+    keys q
+    unsee "ROLE"
+    see 'ready>'
+}
+
+case_top_follows_what_happens_and_the_size_of_the_window() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    terminal 100 24
+    line "ringfence top '$store' --interval 50ms"
+    see "[....................]"
+    ringfence work "$store" 1 --workers 2 --quiet -- true
+    see "[####################]" "done"
+    tmux -S "$tmux_socket" resize-window -x 60 -y 10
+    see "[####################]" "q quit"
+    [ "$(screen | awk '{ if (length > m) m = length } END { print m }')" -le 60 ] || fail "wider than the window"
+    tmux -S "$tmux_socket" resize-window -x 20 -y 5
+    see "ringfence"
+    tmux -S "$tmux_socket" resize-window -x 120 -y 30
+    see "LEFT"
+    [ "$(screen | grep -c 'q quit')" = 1 ] || fail "the last line is there twice"$'\n'"$(screen)"
+    keys C-c
+    see 'ready>'
+    unsee "PROGRESS"
+}
+
+case_top_shows_members_that_come_and_go() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    terminal 100 24
+    line "ringfence top '$store' --interval 50ms"
+    keys m
+    see "nothing here"
+    ringfence work "$store" 1 --workers 1 --quiet -- sleep 60 &
+    see "guardian" "handle" "alive"
+    kill %1
+    wait || true
+    see "nothing here"
+    keys q
+}
+
+case_top_wants_a_terminal_and_a_store() {
+    ringfence init --volatile "$store"
+    expect 2 ringfence top "$store" </dev/null
+    has "$err" "terminal" "ringfence status"
+    terminal 80 24
+    line "ringfence top '$store.none'; echo code \$?"
+    see "there is no such store" "code 3"
+    line "clear; TERM=nonsense ringfence top '$store'; echo code \$?"
+    see "is not known" "code 2"
+}
+
+case_tables_fit_the_terminal_and_are_coloured_only_there() {
+    ringfence init --volatile "$store"
+    printf 'a-very-long-key-%0100d\tb\n' 1 >"$work/ranges"
+    ringfence run create "$store" 1 --ranges "$work/ranges"
+    expect 0 ringfence shard list --reveal "$store" 1
+    has "$out" "$(printf '%0100d' 1)"
+    lacks "$out" $'\033'
+    terminal 80 24
+    line "ringfence shard list --reveal '$store' 1"
+    see "a-ver" "ATTEMPTS"
+    [ "$(screen | grep -c '^ *1  active  .*a-ver.*> .* 0$')" = 1 ] || fail "the line is broken"$'\n'"$(screen)"
+    coloured_screen | grep -q $'\033\\[32mactive' || fail "no colour on a terminal"
+    line "clear; NO_COLOR=1 ringfence shard list '$store' 1"
+    see "active"
+    ! coloured_screen | grep -q $'\033\\[32mactive' || fail "NO_COLOR is not heeded"
+}
+
+case_run_watch_draws_a_bar_until_the_run_ends() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    terminal 100 24
+    line "ringfence run watch '$store' 1; echo code \$?"
+    see "run 1 [" "0/16"
+    lease=$(ringfence claim "$store" 1) && ringfence complete "$lease"
+    see "1/16"
+    ringfence work "$store" 1 --workers 2 --quiet -- true
+    see "run 1: done, 16 of 16 done, 0 parked" "code 0"
+    unsee "run 1 ["
+}
+
+case_work_draws_a_bar_above_which_output_scrolls() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    terminal 100 40
+    line "ringfence work '$store' 1 --workers 2 -- sh -c 'echo output of \$RINGFENCE_SHARD; until [ -e $work/go ]; do sleep 0.05; done'; echo code \$?"
+    see "2 running" "run 1 ["
+    touch "$work/go"
+    see "16 of 16 shards done" "code 0"
+    unsee "run 1 ["
+    [ "$(screen | grep -c '^output of [0-9]*$')" = 16 ] || fail "output is mixed with the bar"$'\n'"$(screen)"
+}
+
+case_ctrl_c_drains_and_a_second_one_releases() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    terminal 100 24
+    line "ringfence work '$store' 1 --workers 2 -- sh -c 'until [ -e $work/go ]; do sleep 0.05; done'; echo code \$?"
+    see "2 running"
+    keys C-c
+    see "no more shards are taken; 2 commands run to their end"
+    touch "$work/go"
+    see "2 done here" "code 130"
+    rm "$work/go"
+    line "clear; ringfence work '$store' 1 --workers 2 -- sh -c 'echo \$RINGFENCE_START%20x >&3; sleep 100'; echo code \$?"
+    see "2 running"
+    moved() { [ "$(ringfence shard list "$store" 1 --json --only active | grep -c '"cursor_key_len":3')" = 2 ]; }
+    eventually moved
+    keys C-c
+    see "run to their end"
+    keys C-c
+    see "2 released" "code 130"
+    expect 0 ringfence shard list "$store" 1 --json --only available
+    same "$(wc -l <<<"$out")" 14
+    moved || fail "the cursors are lost"
+}
+
+case_destroy_asks_on_a_terminal() {
+    ringfence init --volatile "$store"
+    terminal 100 24
+    line "ringfence destroy '$store'; echo code \$?"
+    see "[y/N]"
+    keys Enter
+    see "was left as it is" "code 13"
+    line "clear; ringfence destroy '$store'; echo code \$?"
+    see "[y/N]"
+    keys y Enter
+    see "code 0"
+    [ ! -e "$store" ]
+}
+
+main "$@"

@@ -1,0 +1,405 @@
+#!/usr/bin/env bash
+# `ringfence work`: what a command gets and reports, and everything that may go wrong with commands, workers
+# and the supervisor.
+. "$(dirname "$0")/harness.sh"
+
+begin() {
+    ringfence init --volatile "$store" >/dev/null
+    ringfence run create "$store" 1 --hex-prefixes 1 "$@" >/dev/null
+}
+run_field() { field "$1" "$(ringfence run list "$store" --json | grep "\"run\":\"${2:-1}\"")"; }
+shard_field() { field "$2" "$(ringfence shard show "$store" "${3:-1}" "$1" --json --reveal)"; }
+
+# --- what a command gets ---
+
+case_every_shard_gets_its_command_once() {
+    begin
+    expect 0 ringfence work "$store" 1 --workers 4 -- sh -c 'echo "$RINGFENCE_SHARD $RINGFENCE_START $RINGFENCE_END $RINGFENCE_FENCE"'
+    same "$(wc -l <<<"$out")" 16
+    same "$(sort -n <<<"$out" | head -n 1)" "1 0 1 2"
+    same "$(sort -n <<<"$out" | tail -n 1)" "16 f g 2"
+    has "$err" "16 of 16 shards done, 0 parked; 16 done here"
+    same "$(run_field status)" done
+    expect 7 ringfence work "$store" 1 -- true
+    expect 3 ringfence work "$store" 2 -- true
+    expect 2 ringfence work "$store" 1
+    has "$err" "which command"
+}
+
+case_the_environment_is_complete_and_keys_are_encoded() {
+    ringfence init --volatile "$store"
+    printf 'a%%20b\tc\tmeta%%0Adata\n' >"$work/ranges"
+    ringfence run create "$store" 5 --ranges "$work/ranges"
+    expect 0 ringfence work "$store" 5 --workers 1 --quiet -- env
+    has "$out" RINGFENCE_SHARD=1 RINGFENCE_RUN=5 RINGFENCE_FENCE=2 RINGFENCE_START=a%20b RINGFENCE_END=c RINGFENCE_METADATA=meta%0Adata \
+        RINGFENCE_CURSOR_KEY= RINGFENCE_CURSOR_TOKEN= RINGFENCE_LEASE=rf1- RINGFENCE_STORE=/ RINGFENCE_WORKER=1 RINGFENCE_ATTEMPT=1
+    lacks "$out" RINGFENCE_BOARD RINGFENCE_SUPERVISOR
+}
+
+case_the_command_has_nothing_of_ours_open() {
+    begin
+    expect 0 ringfence work "$store" 1 --workers 1 --quiet -- sh -c 'ls -l /proc/self/fd | grep -v "/proc/" | grep -- "->" | sed "s/.*->//"'
+    lacks "$out" ringfence. lock board
+    expect 0 ringfence run create "$store" 2 --hex-prefixes 1
+    expect 0 ringfence work "$store" 2 --workers 1 --quiet -- sh -c 'cat; echo read'
+    same "$(grep -c read <<<"$out")" 16
+}
+
+case_output_is_grouped_by_shard() {
+    begin
+    expect 0 ringfence work "$store" 1 --workers 4 --quiet -- sh -c 'for i in 1 2 3; do echo "$RINGFENCE_SHARD"; sleep 0.01; done; echo "e$RINGFENCE_SHARD" >&2'
+    same "$(uniq -c <<<"$out" | awk '{ print $1 }' | sort -u)" 3
+    same "$(wc -l <<<"$err")" 16
+}
+
+# --- what a command reports ---
+
+case_descriptor_3_moves_the_cursor_and_the_next_one_goes_on_there() {
+    begin
+    cat >"$work/count" <<'END'
+from=0
+[ -z "$RINGFENCE_CURSOR_KEY" ] || from=${RINGFENCE_CURSOR_KEY#?}
+echo "$RINGFENCE_SHARD from $from token $RINGFENCE_CURSOR_TOKEN"
+for ((i = from + 1; i <= 5; i++)); do
+    printf '%s%d\ttoken%d\n' "$RINGFENCE_START" $i $i >&3
+    [ $i != 3 ] || [ $from != 0 ] || exit 1
+done
+END
+    expect 0 ringfence work "$store" 1 --workers 3 --quiet --backoff 1ms -- bash "$work/count"
+    same "$(grep -c 'from 0 token $' <<<"$out")" 16
+    same "$(grep -c 'from 3 token token3$' <<<"$out")" 16
+    same "$(shard_field 16 cursor_key)" f5
+    same "$(shard_field 16 cursor_token)" token5
+}
+
+case_a_released_shard_goes_on_behind_its_cursor() {
+    begin
+    ringfence work "$store" 1 --workers 1 --quiet -- sh -c 'echo "${RINGFENCE_START}7" >&3; sleep 60' &
+    moved() { ringfence shard list "$store" 1 --json | grep -q '"cursor_key_len":2'; }
+    eventually moved
+    kill -TERM $!
+    wait $! || true
+    expect 0 ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo "at $RINGFENCE_CURSOR_KEY"'
+    same "$(grep -c '^at .7$' <<<"$out")" 1
+    same "$(run_field done)" 16
+}
+
+case_the_command_may_use_ringfence_itself() {
+    begin
+    cat >"$work/command" <<'END'
+set -e
+ringfence checkpoint --key "${RINGFENCE_START}x"
+case $RINGFENCE_SHARD in
+1) ringfence complete ;;
+2) ringfence park --reason not-found ;;
+3) ringfence shard split "$RINGFENCE_STORE" 1 3 --at 2y --residual --lease "$RINGFENCE_LEASE" ;;
+esac
+END
+    expect 1 ringfence work "$store" 1 --workers 2 --quiet -- bash "$work/command"
+    same "$(run_field shards)" 17
+    same "$(run_field parked)" 1
+    same "$(shard_field 2 reason)" not-found
+    same "$(shard_field 1 cursor_key)" 0x
+    same "$(run_field done)" 16
+}
+
+case_what_is_no_key_is_said_and_does_not_matter() {
+    begin
+    expect 0 ringfence work "$store" 1 --workers 2 --quiet -- sh -c '[ $RINGFENCE_SHARD != 5 ] || { echo 50% >&3; echo zzz >&3; head -c 100000 /dev/zero | tr "\0" a >&3; echo >&3; echo 4a >&3; }'
+    has "$err" "not KEY or KEY<TAB>TOKEN" "refused: the cursor is outside its range" "too long"
+    same "$(shard_field 5 cursor_key)" 4a
+}
+
+# --- failures ---
+
+case_failing_commands_are_tried_again_and_then_parked() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 4 --retries 2 --backoff 1ms -- sh -c 'echo $RINGFENCE_SHARD >>'"$work/tries"'; [ $RINGFENCE_SHARD != 7 ]'
+    has "$err" "shard 7 is parked: the command ended with 1" "15 of 16 shards done, 1 parked"
+    same "$(grep -c '^7$' "$work/tries")" 3
+    same "$(wc -l <"$work/tries")" 18
+    same "$(shard_field 7 reason)" too-many-errors
+    same "$(run_field status)" active
+    ringfence shard unpark "$store" 1 7
+    expect 0 ringfence work "$store" 1 --quiet -- true
+    same "$(run_field status)" done
+}
+
+case_exit_codes_of_sysexits_park_at_once() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 2 --backoff 1ms -- sh -c 'echo >>'"$work/tries"'; case $RINGFENCE_SHARD in 1) exit 65 ;; 2) exit 66 ;; 3) exit 77 ;; esac'
+    same "$(shard_field 1 reason)" poisoned
+    same "$(shard_field 2 reason)" not-found
+    same "$(shard_field 3 reason)" permission-denied
+    same "$(wc -l <"$work/tries")" 16
+}
+
+case_a_command_that_takes_too_long_is_ended() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 4 --timeout 300ms --grace 50ms --retries 0 -- sh -c 'if [ $RINGFENCE_SHARD = 3 ]; then trap "" TERM; while :; do sleep 1; done; fi'
+    has "$err" "shard 3 is parked: the command was ended by signal 9, it took too long"
+    same "$(run_field done)" 15
+}
+
+case_a_command_that_can_not_be_started_stops_everything() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 2 -- "$work/no-such-command"
+    has "$err" "can't be started: No such file"
+    same "$(run_field parked)" 0
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+}
+
+case_halt_soon_and_now() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 1 --retries 0 --halt soon,fail=1 -- false
+    has "$err" "halting"
+    same "$(run_field parked)" 1
+    ringfence shard unpark "$store" 1 --all
+    expect 1 ringfence work "$store" 1 --workers 1 --halt now,success=3 --quiet -- true
+    [ "$(run_field done)" -ge 3 ] && [ "$(run_field done)" -lt 16 ] || fail "$(run_field done) are done"
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 1 ringfence work "$store" 2 --workers 2 --retries 0 --halt now,fail=1 --quiet -- sh -c '[ $RINGFENCE_SHARD != 8 ] || exit 65; [ -e '"$work/slept"' ] || { touch '"$work/slept"'; sleep 60; }'
+    same "$(run_field parked 2)" 1
+    expect 2 ringfence work "$store" 2 --halt sometimes -- true
+    has "$err" "soon,fail=1"
+}
+
+# --- deaths ---
+
+# seats N: so many commands are running.
+commands_run() { [ "$(cat "$work"/pid.* 2>/dev/null | wc -l)" -ge "$1" ]; }
+
+case_a_killed_worker_is_replaced_and_its_command_dies_with_it() {
+    begin
+    ringfence work "$store" 1 --workers 2 -- bash -c 'echo $$ >'"$work"'/pid.$RINGFENCE_SHARD.$$; sleep 1000 & wait; until [ -e '"$work/go"' ]; do sleep 0.02; done' 2>"$work/log" &
+    local farm=$! worker pids
+    eventually commands_run 2
+    pids=$(cat "$work"/pid.*)
+    worker=$(pgrep -P "$farm" | head -n 1)
+    touch "$work/go"
+    kill -9 "$worker"
+    replaced() { grep -q "was ended by signal 9; another takes its place" "$work/log"; }
+    eventually replaced
+    # One of the two commands is gone, and what it had started as well.
+    one_gone() { local p n=0; for p in $pids; do kill -0 $p 2>/dev/null || n=$((n + 1)); done; [ $n -ge 1 ]; }
+    eventually one_gone
+    orphans() { [ "$(pgrep -fc "^sleep 1000$" -g "$(tr '\n' ',' <<<"$pids" | sed 's/,$//')")" -le 1 ]; }
+    eventually orphans
+    # The other sleeps for ever: end it, and everything goes on.
+    for p in $pids; do pkill -P "$p" sleep || true; done
+    finish() { for p in $(cat "$work"/pid.*); do pkill -P "$p" sleep; done; [ "$(run_field status)" = done ]; }
+    eventually finish
+    wait "$farm"
+    has "$(cat "$work/log")" "16 of 16 shards done" "1 workers restarted"
+    expect 0 ringfence status "$store" --json
+    [ "$(field leases_lost "$out")" -ge 1 ] || fail "no lease was lost"
+}
+
+case_workers_killed_all_the_time_do_not_lose_or_double_a_shard() {
+    begin
+    ringfence work "$store" 1 --workers 3 --restarts 1000 -- sh -c 'sleep 0.05; echo "$RINGFENCE_SHARD $RINGFENCE_FENCE"' >"$work/out" 2>"$work/log" &
+    local farm=$! worker i kills=0
+    while [ "$(run_field done)" -lt 14 ] && [ $kills -lt 60 ]; do
+        worker=$(pgrep -P "$farm" | shuf -n 1) || true
+        if [ -n "$worker" ] && kill -9 "$worker" 2>/dev/null; then kills=$((kills + 1)); fi
+        sleep 0.06
+    done
+    wait "$farm" || fail "$(cat "$work/log")"
+    echo "INFO $kills workers were killed"
+    same "$(run_field done)" 16
+    same "$(run_field status)" done
+    [ "$kills" -ge 1 ] || fail "nobody was killed"
+    # Output of a shard whose worker died after printing may come twice; its fence is another one then.
+    same "$(sort -u "$work/out" | wc -l)" "$(wc -l <"$work/out")"
+    same "$(awk '{ print $1 }' "$work/out" | sort -un | wc -l)" 16
+}
+
+case_the_budget_of_restarts_ends() {
+    begin
+    ringfence work "$store" 1 --workers 1 --restarts 2 -- sleep 1000 2>"$work/log" &
+    local farm=$! i
+    for ((i = 0; i < 3; i++)); do
+        one() { pgrep -P "$farm" -x ringfence; }
+        eventually one
+        kill -9 $(pgrep -P "$farm" -x ringfence)
+        told() { [ "$(grep -c 'was ended by signal 9' "$work/log")" -gt $i ]; }
+        eventually told
+    done
+    local code=0
+    wait "$farm" || code=$?
+    same "$code" 1
+    has "$(cat "$work/log")" "the budget of restarts is used up"
+}
+
+case_a_killed_supervisor_takes_everybody_along() {
+    begin
+    ringfence work "$store" 1 --workers 2 --grace 1s --quiet -- bash -c 'echo $$ >'"$work"'/pid.$RINGFENCE_SHARD; exec sleep 1000' &
+    local farm=$! workers pids
+    eventually commands_run 2
+    workers=$(pgrep -P "$farm")
+    pids=$(cat "$work"/pid.*)
+    kill -9 "$farm"
+    wait "$farm" || true
+    all_gone() { local p; for p in $workers $pids; do ! kill -0 $p 2>/dev/null || return 1; done; }
+    eventually all_gone
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+    expect 0 ringfence procs "$store" --reap
+}
+
+case_a_lost_lease_ends_the_command() {
+    begin --lease 300ms
+    ringfence work "$store" 1 --workers 1 --grace 200ms -- bash -c 'echo $$ >'"$work"'/pid.$RINGFENCE_SHARD; trap "" TERM; while :; do sleep 0.1; done' 2>"$work/log" &
+    local farm=$! worker shard pid
+    eventually commands_run 1
+    shard=$(ls "$work" | sed -n 's/^pid\.//p' | head -n 1)
+    pid=$(cat "$work/pid.$shard")
+    worker=$(pgrep -P "$farm")
+    kill -STOP "$worker"
+    taken() { ringfence claim "$store" 1 --shard "$shard" >"$work/lease"; }
+    eventually taken
+    kill -CONT "$worker"
+    said() { grep -q "shard $shard was lost" "$work/log"; }
+    eventually said
+    ! kill -0 "$pid" 2>/dev/null || fail "the command lives"
+    kill -TERM "$farm"
+    wait "$farm" || true
+}
+
+case_the_lease_is_kept_while_a_command_runs() {
+    begin --lease 200ms
+    expect 0 ringfence work "$store" 1 --workers 16 --quiet -- sh -c 'sleep 1; echo "$RINGFENCE_FENCE"'
+    same "$(sort -u <<<"$out")" 2
+    same "$(run_field done)" 16
+}
+
+case_two_farms_share_a_run() {
+    begin
+    ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo $RINGFENCE_SHARD; sleep 0.05' >"$work/one" &
+    ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo $RINGFENCE_SHARD; sleep 0.05' >"$work/two" &
+    wait %1
+    wait %2
+    same "$(cat "$work/one" "$work/two" | sort -n | paste -sd' ')" "$(seq -s' ' 1 16)"
+}
+
+case_somebody_else_may_end_the_run() {
+    begin
+    ringfence work "$store" 1 --workers 2 --quiet -- sleep 0.2 &
+    local farm=$! code=0
+    busy() { [ "$(run_field done)" -ge 1 ]; }
+    eventually busy
+    ringfence run cancel "$store" 1
+    wait "$farm" || code=$?
+    same "$code" 7
+}
+
+# --- lines ---
+
+case_lines_are_items() {
+    ringfence init --volatile "$store"
+    expect 0 ringfence work "$store" 1 --lines --workers 3 -- echo item < <(printf 'one\ntwo words\n%s\nlast' '$(not run) "quotes"')
+    same "$(sort <<<"$out")" "$(printf 'item $(not run) "quotes"\nitem last\nitem one\nitem two words')"
+    same "$(run_field status)" done
+    expect 0 ringfence work "$store" 2 --lines --workers 2 --lines-per-shard 3 --quiet -- sh -c 'echo $#: "$@" {#}' x {} < <(seq 1 7)
+    same "$(sort <<<"$out")" "$(printf '1: 7 3\n3: 1 2 3 1\n3: 4 5 6 2')"
+    expect 0 ringfence work "$store" 3 --lines --pipe --lines-per-shard 4 --workers 1 --quiet -- wc -l < <(seq 1 8)
+    same "$(paste -sd' ' <<<"$out")" "4 4"
+    expect 0 ringfence work "$store" 4 --lines --workers 1 --quiet -- echo 'prefix-{}.txt' {%} < <(echo x)
+    same "$out" "prefix-x.txt 1"
+    expect 0 ringfence work "$store" 5 --lines --quiet -- echo </dev/null
+    expect 3 ringfence run show "$store" 5
+}
+
+case_lines_are_worked_on_as_they_come() {
+    ringfence init --volatile "$store"
+    mkfifo "$work/fifo"
+    ringfence work "$store" 1 --lines --workers 1 --quiet -- echo got <"$work/fifo" >"$work/out" &
+    local farm=$!
+    exec 5>"$work/fifo"
+    echo one >&5
+    got() { grep -q "got $1" "$work/out"; }
+    eventually got one
+    echo two >&5
+    eventually got two
+    same "$(run_field status)" active
+    exec 5>&-
+    wait "$farm"
+    same "$(run_field status)" done
+}
+
+case_a_run_of_lines_is_resumed_with_what_is_left() {
+    ringfence init --volatile "$store"
+    seq 1 20 | ringfence work "$store" 1 --lines --lines-per-shard 5 --workers 1 --retries 0 --quiet -- \
+        sh -c 'for i; do echo $i; [ $i != 8 ] || exit 65; printf "%020d\n" $i >&3; done' x >"$work/first" 2>/dev/null || true
+    same "$(run_field parked)" 1
+    ringfence shard unpark "$store" 1 --all
+    expect 0 ringfence work "$store" 1 --lines --workers 1 --quiet -- echo </dev/null
+    same "$out" "8 9 10"
+    same "$(run_field done)" 4
+}
+
+case_many_lines_are_read_no_faster_than_they_are_worked_on() {
+    ringfence init --volatile "$store" --max-shards 3000
+    expect 0 ringfence work "$store" 1 --lines --lines-per-shard 50 --ahead 10 --workers 2 --pipe --quiet -- sh -c 'wc -l' < <(seq 1 5000)
+    same "$(awk '{ n += $1 } END { print n }' <<<"$out")" 5000
+    same "$(run_field shards)" 100
+    expect 13 ringfence work "$store" 2 --lines --quiet -- true < <(head -c 20000 /dev/zero | tr '\0' x)
+    has "$err" "line 1 has more than 16384 bytes"
+}
+
+# --- the rest ---
+
+case_joblog_is_as_gnu_parallel_writes_it() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 2 --retries 0 --joblog "$work/log" --quiet -- sh -c 'echo hello; [ $RINGFENCE_SHARD != 4 ] || exit 9; [ $RINGFENCE_SHARD != 5 ] || kill -15 $$'
+    same "$(head -n 1 "$work/log")" $'Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand'
+    same "$(wc -l <"$work/log")" 17
+    same "$(awk -F'\t' '$1 == 4 { print $6, $7, $8 }' "$work/log")" "6 9 0"
+    same "$(awk -F'\t' '$1 == 5 { print $7, $8 }' "$work/log")" "0 15"
+    awk -F'\t' 'NR > 1 && (NF != 9 || $3 < 1e9 || $4 < 0) { exit 1 }' "$work/log" || fail "$(cat "$work/log")"
+}
+
+case_a_dry_run_runs_nothing() {
+    begin
+    expect 0 ringfence work "$store" 1 --dry-run -- touch "$work/touched"
+    same "$(wc -l <<<"$out")" 16
+    has "$err" "16 shards" "nothing was run"
+    [ ! -e "$work/touched" ]
+    same "$(run_field done)" 0
+    expect 0 ringfence work "$store" 1 --dry-run --lines --reveal -- touch "$work/touched" < <(printf 'a\nb\n')
+    same "$out" "$(printf 'touch %s a\ntouch %s b' "$work/touched" "$work/touched")"
+    expect 0 ringfence work "$store" 1 --dry-run --lines -- touch < <(printf 'sesame\n')
+    lacks "$out" sesame
+    expect 2 ringfence work "$store" 1 --workers 0 -- true
+    expect 2 ringfence work "$store" 1 --pipe -- true
+}
+
+case_what_a_shard_costs() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 2
+    local from to bare farm
+    from=$(date +%s%N)
+    for ((i = 0; i < 256; i++)); do /bin/true; done
+    to=$(date +%s%N)
+    bare=$((to - from))
+    from=$(date +%s%N)
+    ringfence work "$store" 1 --workers 1 --quiet -- /bin/true
+    to=$(date +%s%N)
+    farm=$((to - from))
+    echo "INFO 256 times /bin/true: by hand $((bare / 1000)) us, by work with one worker $((farm / 1000)) us: $(((farm - bare) / 256000)) us more a shard (goal: below 2000)"
+}
+
+case_status_of_a_large_store() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 4 # 65,536
+    ringfence run create "$store" 2 --hex-prefixes 4 # together 131,072
+    local from to
+    ringfence status "$store"
+    from=$(date +%s%N)
+    for ((i = 0; i < 10; i++)); do ringfence status "$store" >/dev/null; done
+    to=$(date +%s%N)
+    echo "INFO status of 131,072 shards: $(((to - from) / 10000)) us, the process with it (goal: below 10000)"
+}
+
+main "$@"
