@@ -495,7 +495,11 @@ static rf_status purge_call(rf_store *store, uint64_t now, const rf_tenant *tena
                             uint64_t op, rf_result *result)
 {
     (void)op;
-    return rf_purge_run(store, now, tenant, run, result);
+    rf_status status = rf_purge_run(store, now, tenant, run, result);
+    if (status == RF_OK) {
+        rf_tend(store, now); /* takes the run apart, so that its room is there when we are gone */
+    }
+    return status;
 }
 
 static int run_purge(struct cli *cli)

@@ -8,10 +8,22 @@
 
 #include "commands.h"
 
+static const char *kind_word(rf_durability durability)
+{
+    return durability == RF_VOLATILE ? "volatile"
+           : durability == RF_WAIT   ? "durable, operations wait for the disk"
+                                     : "durable, the disk follows";
+}
+
 /* --- init --- */
 
 static const struct option_spec init_options[] = {
     {"volatile", 0, OPTION_FLAG, NULL, "keep it in shared memory only: a reboot empties it"},
+    {"durability", 0, OPTION_TEXT, "WORD",
+     "when an operation returns: wait for the disk, or nowait [wait]"},
+    {"segment-bytes", 0, OPTION_SIZE, "SIZE", "of one file of the log [16M]"},
+    {"snapshot-bytes", 0, OPTION_SIZE, "SIZE", "of log after which a snapshot is taken [64M]"},
+    {"flush-interval", 0, OPTION_DURATION, "TIME", "until what nobody waits for is written [5ms]"},
     {"again", 0, OPTION_FLAG, NULL, "for a store whose shared memory is gone: begin anew"},
     {"max-shards", 0, OPTION_NUMBER, "N", "shards in all [1000000]"},
     {"max-tenant-shards", 0, OPTION_NUMBER, "N", "shards of one tenant [as many as in all]"},
@@ -37,6 +49,27 @@ static int find_group_id(const char *name, rf_options *options)
     return EXIT_DONE;
 }
 
+static int read_durability(const struct args *args, rf_options *options)
+{
+    const char *word = arg_text(args, "durability", "wait");
+    if (strcmp(word, "wait") != 0 && strcmp(word, "nowait") != 0) {
+        return cli_fail(EXIT_USAGE, "--durability is wait or nowait");
+    }
+    options->durability = arg_given(args, "volatile") ? RF_VOLATILE
+                          : strcmp(word, "wait") == 0 ? RF_WAIT
+                                                      : RF_NOWAIT;
+    options->segment_bytes = arg_number(args, "segment-bytes", 0);
+    options->snapshot_bytes = arg_number(args, "snapshot-bytes", 0);
+    options->flush_interval = arg_number(args, "flush-interval", 0);
+    if (options->durability == RF_VOLATILE &&
+        (arg_given(args, "durability") || options->segment_bytes != 0 ||
+         options->snapshot_bytes != 0 || options->flush_interval != 0)) {
+        return cli_fail(EXIT_USAGE, "a volatile store has no log: leave --durability, "
+                                    "--segment-bytes, --snapshot-bytes and --flush-interval out");
+    }
+    return EXIT_DONE;
+}
+
 static int read_capacities(const struct args *args, rf_options *options)
 {
     options->max_shards = arg_number(args, "max-shards", 0);
@@ -59,6 +92,11 @@ static int check_vacant(struct cli *cli, const char *name)
     rf_store *store;
     const char *directory = store_directory(name);
     bool again = arg_given(&cli->args, "again");
+    if (again && !arg_given(&cli->args, "volatile")) {
+        return cli_fail(EXIT_USAGE,
+                        "--again is for volatile stores; a durable one is brought back by "
+                        "`ringfence recover`");
+    }
     if (access(keep_format("%s/store", directory), F_OK) != 0) {
         return again ? cli_fail(EXIT_NOT_FOUND, "%s is not a store; leave --again out", name)
                      : EXIT_DONE;
@@ -72,6 +110,10 @@ static int check_vacant(struct cli *cli, const char *name)
                         "%s is a store already; `ringfence status %s` shows it, "
                         "`ringfence destroy %s` removes it",
                         name, name, name);
+    }
+    if (!again && !arg_given(&cli->args, "volatile")) {
+        return cli_fail(EXIT_REFUSED,
+                        "%s is a store already; `ringfence recover %s` brings it back", name, name);
     }
     if (!again) {
         return cli_fail(EXIT_REFUSED,
@@ -87,10 +129,8 @@ static int run_init(struct cli *cli)
     const char *name = cli->args.words[0];
     rf_options options = {.create = true};
     rf_store *store;
-    if (!arg_given(&cli->args, "volatile")) {
-        return cli_fail(EXIT_USAGE, "say --volatile: stores live in shared memory only");
-    }
-    int code = read_capacities(&cli->args, &options);
+    int code = read_durability(&cli->args, &options);
+    code = code != EXIT_DONE ? code : read_capacities(&cli->args, &options);
     code = code != EXIT_DONE ? code : check_vacant(cli, name);
     if (code != EXIT_DONE) {
         return code;
@@ -104,7 +144,7 @@ static int run_init(struct cli *cli)
     rf_close(store);
     out_card_begin();
     out_text("store", store_directory(name));
-    out_text("kind", "volatile");
+    out_text("kind", kind_word(seen.durability));
     out_number("incarnation", seen.incarnation);
     out_size("taken_bytes", seen.taken_bytes);
     out_card_end();
@@ -119,7 +159,7 @@ const struct command command_init = {
         "Makes the directory and the store's shared memory. Refuses to touch a store that is "
         "there already. Capacities are fixed when a store is made; memory is taken only as it is "
         "needed.",
-    .examples = "ringfence init --volatile /var/lib/farm\n"
+    .examples = "ringfence init /var/lib/farm\n"
                 "ringfence init --volatile farm --max-shards 10000 --group staff",
     .options = init_options,
     .min_words = 1,
@@ -240,7 +280,7 @@ static void show_identity(const char *name, const rf_inspection *seen, uint64_t 
         fclose(f);
     }
     out_text("store", store_directory(name));
-    out_text("kind", "volatile");
+    out_text("kind", kind_word(seen->durability));
     out_text("version", rf_version_string());
     out_text("layout", keep_format("%016llx", (unsigned long long)seen->layout_hash));
     out_text("boot", boot);
@@ -249,6 +289,34 @@ static void show_identity(const char *name, const rf_inspection *seen, uint64_t 
     out_time("time", now);
     out_size("taken_bytes", seen->taken_bytes);
     out_size("region_bytes", seen->region_bytes);
+}
+
+/* Of a durable store. `lag` is what a power cut would cost now: epochs that are not on the disk. */
+static void show_log(const rf_inspection *i)
+{
+    if (i->durability == RF_VOLATILE) {
+        return;
+    }
+    const char *state = i->log_failed  ? "failed: close all handles and open the store again"
+                        : i->log_short ? "short of room: only endings are taken"
+                                       : "good";
+    out_word("log", state, i->log_failed || i->log_short ? OUT_RED : OUT_GREEN);
+    out_number("open_epoch", i->open_epoch);
+    out_number("durable_epoch", i->durable_epoch);
+    out_number("lag_epochs",
+               i->open_epoch > i->durable_epoch ? i->open_epoch - i->durable_epoch - 1 : 0);
+    out_size("log_bytes", i->log_position);
+    out_number("snapshot_epoch", i->snapshot_epoch);
+    out_size("log_since_snapshot", i->log_position - i->snapshot_position);
+    if (i->snapshot_held_by != 0) {
+        out_id("snapshot_held_by", i->snapshot_held_by);
+    }
+    if (i->io_path[0] != 0) {
+        out_text("io", i->io_path);
+    }
+    if (i->io_why[0] != 0) {
+        out_text("io_why", i->io_why);
+    }
 }
 
 static void show_counters(const rf_inspection *seen)
@@ -300,6 +368,7 @@ static int run_status(struct cli *cli)
         out_number("processes", tally.processes);
         out_number("handles", tally.handles);
         out_number("dead_members", seen.dead_members);
+        show_log(&seen);
         show_counters(&seen);
         out_inner_begin("members");
         status = rf_list_members(store, show_member, &context, &cli->detail);

@@ -15,6 +15,9 @@
 
 #include "commands.h"
 
+/* As in <term.h>, which would also define words such as `lines` and `columns`. */
+extern int setupterm(const char *term, int fd, int *error);
+
 #define ROWS_MAX  50000 /* of shards; more are counted only */
 #define CELLS_MAX 10
 #define CELL_TEXT 64
@@ -694,6 +697,10 @@ static void loop(struct screen *s)
 static bool open_screen(void)
 {
     const char *no = getenv("NO_COLOR");
+    int known = 0;
+    if (setupterm(NULL, STDOUT_FILENO, &known) != OK) {
+        return false;
+    }
     SCREEN *screen = newterm(NULL, stdout, stdin);
     if (screen == NULL) {
         return false;

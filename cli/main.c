@@ -21,6 +21,9 @@ const struct command_group groups[] = {
      "A shard is a key range [START, END) with a cursor: how far it has been worked through. It is "
      "active until it is done, replaced by the shards it was split into, or parked. Parked shards "
      "are not claimed until they are unparked."},
+    {"log", "look at the log of a durable store",
+     "The log is a chain of batches, each the operations of one epoch, in files log.* of the store's "
+     "directory. These commands read the files alone; the store may be in use."},
     {"hash", "compute ids and payload hashes",
      "Split ids and payload hashes as the protocol defines them, so that another implementation can "
      "be checked against this one. No store is needed."},

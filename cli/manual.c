@@ -161,7 +161,7 @@ int print_help(const char *group, const struct command *command, FILE *to)
         }
     }
     fprintf(to, "\nexample:\n"
-                "  ringfence init --volatile farm\n"
+                "  ringfence init farm\n"
                 "  ringfence run create farm 1 --hex-prefixes 2\n"
                 "  ringfence work farm 1 --workers 4 -- sh -c 'echo \"$RINGFENCE_START\"'\n"
                 "  ringfence status farm\n\n");
@@ -245,7 +245,8 @@ static const struct {
     const char *summary;
     const char *commands; /* with spaces around each */
 } pages[] = {
-    {"store", "make, look at and remove stores", " init status destroy cleanup fsync-test "},
+    {"store", "make, look at and remove stores",
+     " init status destroy cleanup backup snapshot verify recover repair fsync-test "},
     {"work", "work on a run with many processes", " work "},
     {"lease", "claim shards and report on them, from scripts",
      " claim renew checkpoint complete park release "},
@@ -352,17 +353,18 @@ static void bash_option(FILE *to, const struct option_spec *o)
 
 static int bash_completion(void)
 {
-    printf("# bash completion for ringfence; made from its table of commands\n"
-           "_ringfence() {\n"
-           "    local word=${COMP_WORDS[COMP_CWORD]} i path=\n"
-           "    for ((i = 1; i < COMP_CWORD && i < 3; i++)); do\n"
-           "        case ${COMP_WORDS[i]} in -*) break ;; esac\n"
-           "        case $i$path in 2run | 2shard | 2hash | 1) path+=${COMP_WORDS[i]} ;; esac\n"
-           "        [ $i = 1 ] || break\n"
-           "    done\n"
-           "    local choices=\n"
-           "    case $path in\n"
-           "    '') choices='");
+    printf(
+        "# bash completion for ringfence; made from its table of commands\n"
+        "_ringfence() {\n"
+        "    local word=${COMP_WORDS[COMP_CWORD]} i path=\n"
+        "    for ((i = 1; i < COMP_CWORD && i < 3; i++)); do\n"
+        "        case ${COMP_WORDS[i]} in -*) break ;; esac\n"
+        "        case $i$path in 2run | 2shard | 2log | 2hash | 1) path+=${COMP_WORDS[i]} ;; esac\n"
+        "        [ $i = 1 ] || break\n"
+        "    done\n"
+        "    local choices=\n"
+        "    case $path in\n"
+        "    '') choices='");
     const char *shown = "";
     for (const struct command *const *c = commands; *c != NULL; c++) {
         if ((*c)->group == NULL) {

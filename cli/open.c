@@ -1,4 +1,5 @@
 /* Opening a store by the name that was given. */
+#include <glob.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,17 @@ const char *store_directory(const char *store)
     return plain ? keep_format("/dev/shm/ringfence-%s", store) : store;
 }
 
+/* A durable store has at least one file of log. */
+static bool has_log(const char *name)
+{
+    glob_t found;
+    bool any = glob(keep_format("%s/log.*", store_directory(name)), GLOB_NOSORT, NULL, &found) == 0;
+    if (any) {
+        globfree(&found);
+    }
+    return any;
+}
+
 static int open_store(struct cli *cli, const char *name, bool look, rf_store **store)
 {
     const rf_options options = {.read_only = look};
@@ -19,10 +31,17 @@ static int open_store(struct cli *cli, const char *name, bool look, rf_store **s
     }
     if (status == RF_NOT_FOUND &&
         access(keep_format("%s/store", store_directory(name)), F_OK) == 0) {
-        return cli_fail(EXIT_NOT_FOUND,
-                        "%s is a store whose shared memory is gone, as after a reboot; "
-                        "`ringfence init --volatile --again %s` makes an empty one",
-                        name, name);
+        /* Who may write would have brought a durable one back. */
+        return look && has_log(name)
+                   ? cli_fail(
+                         EXIT_NOT_FOUND,
+                         "%s is not in memory, as after a reboot; `ringfence recover %s` brings "
+                         "it back",
+                         name, name)
+                   : cli_fail(EXIT_NOT_FOUND,
+                              "%s is a volatile store whose shared memory is gone, as after a "
+                              "reboot; `ringfence init --volatile --again %s` makes an empty one",
+                              name, name);
     }
     return cli_refuse(status, &cli->detail, 0, "%s", name);
 }

@@ -64,8 +64,8 @@ eventually() {
     fail "this never happened: $*"
 }
 
-# field NAME JSON: a top-level value of one JSON object.
-field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^,\"}]*\)\"\{0,1\}[,}].*/\1/p" <<<"$2" | head -n 1; }
+# field NAME JSON: the first value of that name.
+field() { grep -o "\"$1\":[^,}]*" <<<"$2" | head -n 1 | sed 's/^[^:]*://; s/"//g'; }
 
 run_case() {
     set -e

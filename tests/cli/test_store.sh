@@ -35,8 +35,11 @@ case_init_refuses_to_overwrite() {
 }
 
 case_init_says_what_is_wrong_with_its_options() {
-    expect 2 ringfence init "$store"
-    has "$err" "--volatile"
+    expect 2 ringfence init --volatile --durability wait "$store"
+    has "$err" "no log"
+    expect 2 ringfence init --durability sometimes "$store"
+    expect 2 ringfence init --again "$store"
+    has "$err" "ringfence recover"
     expect 2 ringfence init --volatile --max-bytes lots "$store"
     has "$err" "--max-bytes wants a size"
     expect 2 ringfence init --volatile --claim-cooldown 5 "$store"
@@ -154,8 +157,9 @@ done
 echo "code $code at run $i: $(cat "$store.err")"
 ringfence run list "$store" >/dev/null || exit 1
 ringfence status "$store" >/dev/null || exit 1
-ringfence run cancel "$store" 1 && ringfence run purge "$store" 1 && ringfence run create "$store" $i --hex-prefixes 1 || exit 1
-head -c 4m /dev/zero >/dev/shm/ballast 2>/dev/null
+ringfence run cancel "$store" 1 && ringfence run purge "$store" 1 || exit 1
+mount -o remount,size=8m /dev/shm && ringfence run create "$store" $i --hex-prefixes 1 || exit 1
+head -c 9m /dev/zero >/dev/shm/ballast 2>/dev/null
 ringfence init --volatile "$store.two"; echo "init $?"
 ls "$store.two" 2>/dev/null
 ringfence destroy --yes "$store"

@@ -1,0 +1,300 @@
+#!/usr/bin/env bash
+# Durable stores: what comes back, backups, snapshots, verifying, dumping and repairing the log.
+. "$(dirname "$0")/harness.sh"
+
+region() { echo "/dev/shm/ringfence.$(stat -c %D "$1").$(printf %x "$(stat -c %i "$1")")"; }
+# The power fails: shared memory is gone.
+lose_memory() { rm "$(region "$store")"; }
+
+begin() {
+    ringfence init "$store" --segment-bytes 1M "$@" >/dev/null
+    ringfence run create "$store" 1 --hex-prefixes 1 >/dev/null
+}
+run_field() { field "$1" "$(ringfence run list "${2:-$store}" --json | grep '"run":"1"')"; }
+last_segment() { ls "$store"/log.* | tail -n 1; }
+
+case_what_was_acknowledged_comes_back() {
+    begin
+    has "$(ringfence status "$store")" "durable, operations wait for the disk"
+    lease=$(ringfence claim "$store" 1 --shard 3)
+    ringfence checkpoint "$lease" --key 2x
+    second=$(ringfence claim "$store" 1 --shard 4)
+    ringfence complete "$second" --key 3y
+    lose_memory
+    expect 3 ringfence status "$store"
+    has "$err" "not in memory" "ringfence recover"
+    expect 0 ringfence recover --dry-run "$store"
+    has "$out" "would succeed" "16"
+    [ ! -e "$(region "$store")" ] || fail "a dry run brought it back"
+    expect 0 ringfence recover "$store"
+    same "$(run_field done)" 1
+    expect 0 ringfence shard show "$store" 1 3 --json --reveal
+    same "$(field cursor_key "$out")" 2x
+    same "$(field leased "$out")" false
+    expect 5 ringfence complete "$lease"
+    lease=$(ringfence claim "$store" 1 --shard 3 --json)
+    [ "$(field fence "$lease")" -gt 1000000000 ] || fail "the fence did not rise with the incarnation"
+    expect 0 ringfence status --json "$store"
+    same "$(field incarnation "$out")" 1
+    same "$(field log "$out")" good
+}
+
+case_whoever_works_brings_it_back() {
+    begin
+    lose_memory
+    expect 0 ringfence work "$store" 1 --workers 2 --quiet -- true
+    lose_memory
+    expect 0 ringfence procs --reap "$store"
+    same "$(run_field done)" 16
+    same "$(run_field status)" done
+}
+
+case_init_does_not_overwrite_a_store_that_is_not_in_memory() {
+    begin
+    lose_memory
+    expect 13 ringfence init "$store"
+    has "$err" "ringfence recover"
+    expect 13 ringfence init --volatile "$store"
+    expect 0 ringfence recover "$store"
+    same "$(run_field shards)" 16
+}
+
+case_a_volatile_store_has_no_log() {
+    ringfence init --volatile "$store"
+    local command
+    for command in "log dump" "log verify" "recover --dry-run" verify; do
+        local code=0
+        ringfence $command "$store" >"$work/o" 2>"$work/e" || code=$?
+        same "$code" 13
+    done
+    expect 13 ringfence snapshot "$store"
+    expect 13 ringfence backup "$store" "$work/copy"
+}
+
+case_a_backup_is_a_store() {
+    begin
+    ringfence work "$store" 1 --workers 1 --quiet --halt soon,success=5 -- true || true
+    local done
+    done=$(run_field done)
+    [ "$done" -ge 5 ]
+    expect 0 ringfence backup "$store" "$work/copy"
+    expect 0 ringfence recover "$work/copy"
+    same "$(run_field done "$work/copy")" "$done"
+    expect 0 ringfence verify "$work/copy"
+    expect 0 ringfence work "$work/copy" 1 --quiet -- true
+    same "$(run_field done "$work/copy")" 16
+    same "$(run_field done)" "$done"
+    local code=0
+    ringfence backup "$store" "$work/copy" 2>"$work/e" || code=$?
+    [ "$code" != 0 ] || fail "a backup was overwritten"
+    same "$(run_field done "$work/copy")" 16
+    ringfence destroy --yes "$work/copy"
+    expect 3 ringfence backup "$work/none" "$work/copy"
+}
+
+case_a_store_is_compared_with_its_log() {
+    begin
+    ringfence work "$store" 1 --quiet --halt soon,success=4 -- true || true
+    expect 0 ringfence verify "$store" --json
+    same "$(field differences "$out")" 0
+    same "$(field shards "$out")" 16
+    lose_memory
+    expect 0 ringfence verify "$store" --json
+    same "$(field shards "$out")" 16
+    [ ! -e "$(region "$store")" ] || fail "verifying brought it back"
+}
+
+case_snapshots_shorten_a_recovery() {
+    begin
+    ringfence work "$store" 1 --quiet -- true
+    expect 0 ringfence recover --dry-run "$store" --json
+    local before
+    before=$(field records "$out")
+    [ "$before" -ge 33 ] || fail "$before records only"
+    expect 0 ringfence snapshot "$store"
+    expect 0 ringfence recover --dry-run "$store" --json
+    [ "$(field records "$out")" -lt "$before" ] || fail "no shorter"
+    same "$(field shards "$out")" 16
+    lose_memory
+    expect 0 ringfence recover "$store"
+    same "$(run_field done)" 16
+}
+
+case_the_log_is_dumped() {
+    begin
+    ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo "${RINGFENCE_START}sesame" >&3'
+    ringfence run create "$store" 2 --hex-prefixes 1
+    ringfence shard park "$store" 2 5 --reason poisoned
+    expect 0 ringfence log dump "$store"
+    lacks "$out" sesame
+    same "$(grep -c ' completed run=1 ' <<<"$out")" 16
+    same "$(grep -c ' checkpointed run=1 ' <<<"$out")" 16
+    has "$out" "run_activated run=1" "made=16" "parked run=2 shard=5" "run_completed"
+    local all
+    all=$(wc -l <<<"$out")
+    expect 0 ringfence log dump "$store" --json
+    same "$(wc -l <<<"$out")" "$all"
+    expect 0 ringfence log dump "$store" --type parked --json
+    same "$(field shard "$out")" 5
+    same "$(field run "$out")" 2
+    expect 0 ringfence log dump "$store" --shard 5 --type completed --type parked
+    same "$(wc -l <<<"$out")" 2
+    expect 0 ringfence log dump "$store" --limit 3
+    same "$(wc -l <<<"$out")" 3
+    expect 0 ringfence log dump "$store" --reveal --type checkpointed
+    same "$(grep -c sesame <<<"$out")" 16
+    expect 0 ringfence log dump "$store" --stats --json
+    same "$(field records "$out")" "$all"
+    local last
+    last=$(field epoch "$(ringfence log dump "$store" --json | tail -n 1)")
+    expect 0 ringfence log dump "$store" --start "$last" --json
+    same "$(field epoch "$(head -n 1 <<<"$out")")" "$last"
+    expect 0 ringfence log dump "$store" --end 1
+    same "$(wc -l <<<"$out")" 1
+    expect 2 ringfence log dump "$store" --type nonsense
+    # Epochs and stamps are in order.
+    ringfence log dump "$store" | awk '$1 < epoch || ($1 == epoch && $2 < stamp) { exit 1 } { epoch = $1; stamp = $2 }' || fail "out of order"
+}
+
+case_the_log_is_followed() {
+    begin
+    ringfence log dump "$store" --follow --type parked --limit 2 --json >"$work/log" &
+    local follower=$!
+    ringfence shard park "$store" 1 5
+    got() { [ "$(wc -l <"$work/log")" -ge "$1" ]; }
+    eventually got 1
+    ringfence shard park "$store" 1 6
+    wait "$follower"
+    same "$(field shard "$(tail -n 1 "$work/log")")" 6
+}
+
+case_a_torn_end_is_no_damage() {
+    begin
+    ringfence work "$store" 1 --quiet -- true
+    expect 0 ringfence log verify "$store" --json
+    local epoch
+    epoch=$(field last_epoch "$out")
+    lose_memory
+    # Bytes of a batch that was never finished.
+    head -c 4096 /dev/urandom | dd of="$(last_segment)" bs=4096 seek=$((epoch + 1)) conv=notrunc status=none
+    expect 0 ringfence log verify "$store" --json
+    same "$(field last_epoch "$out")" "$epoch"
+    expect 0 ringfence repair "$store"
+    has "$out" "nothing has to be repaired"
+}
+
+# In a block of the first segment, where a batch's header is: small batches take a block each.
+damage() { printf 'XXXX' | dd of="$store/log.0000000000000000" bs=1 seek=$((4096 * $1 + 100)) conv=notrunc status=none; }
+
+case_damage_is_named_and_repaired_only_when_asked() {
+    begin
+    ringfence work "$store" 1 --workers 1 --quiet -- true
+    expect 0 ringfence log verify "$store"
+    damage 10
+    expect 12 ringfence log verify "$store"
+    has "$err" "log.0000000000000000" "offset" "damaged" "ringfence repair --truncate"
+    has "$out" "damaged"
+    expect 13 ringfence repair "$store"
+    has "$err" "is in memory" "ringfence snapshot"
+    lose_memory
+    expect 12 ringfence recover "$store"
+    expect 12 ringfence recover --dry-run "$store"
+    expect 12 ringfence verify "$store"
+    expect 1 ringfence repair "$store"
+    has "$out" "lost records seen" "not done: say --truncate"
+    expect 12 ringfence recover "$store"
+    expect 0 ringfence repair --truncate "$store" --copy "$work/copy" --json
+    local kept
+    kept=$(field kept_up_to_epoch "$out")
+    [ "$kept" -ge 5 ] && [ "$kept" -lt 12 ] || fail "kept up to epoch $kept"
+    [ "$(field lost_records_seen "$out")" -ge 10 ] || fail "it does not say what is lost"
+    [ -e "$work/copy/log.0000000000000000" ] && [ -e "$work/copy/store" ] || fail "there is no copy"
+    ls "$store" | grep -q tmp && fail "something is left behind"
+    expect 0 ringfence recover "$store"
+    local done
+    done=$(run_field done)
+    [ "$done" -ge 1 ] && [ "$done" -lt 16 ] || fail "$done are done"
+    expect 0 ringfence work "$store" 1 --quiet -- sh -c 'echo "$RINGFENCE_FENCE"'
+    same "$(wc -l <<<"$out")" $((16 - done))
+    # No fence of before comes again: they all rose with the incarnation.
+    awk '$1 < 1000000000 { exit 1 }' <<<"$out" || fail "a fence was repeated"
+    expect 0 ringfence verify "$store"
+    lose_memory
+    expect 0 ringfence recover "$store"
+    same "$(run_field done)" 16
+    expect 0 ringfence log verify "$store"
+}
+
+case_damage_behind_a_snapshot_goes_back_to_the_one_before() {
+    begin
+    local last first
+    first=$(field snapshot_epoch "$(ringfence snapshot "$store" --json)")
+    ringfence work "$store" 1 --workers 1 --quiet -- true
+    expect 0 ringfence log verify "$store" --json
+    last=$(field last_epoch "$out")
+    ringfence snapshot "$store"
+    lose_memory
+    damage $((last / 2))
+    expect 12 ringfence recover --dry-run "$store"
+    expect 0 ringfence repair --truncate "$store" --json
+    same "$(field from_snapshot "$out")" "$first"
+    same "$(ls "$store"/snapshot.* | wc -l)" 1
+    expect 0 ringfence recover "$store"
+    [ "$(run_field done)" -lt 16 ] || fail "nothing was lost?"
+    expect 0 ringfence work "$store" 1 --quiet -- true
+    rm -r "$store".damaged-*
+}
+
+case_a_damaged_segment_header_is_repaired_too() {
+    begin
+    ringfence work "$store" 1 --workers 1 --quiet -- true
+    lose_memory
+    expect 0 ringfence recover "$store" # a second segment, and a second incarnation
+    ringfence run create "$store" 2 --hex-prefixes 1
+    lose_memory
+    local segment
+    for segment in "$store"/log.*; do :; done
+    segment=$(ls "$store"/log.* | sed -n 2p)
+    printf 'XXXX' | dd of="$segment" bs=1 seek=20 conv=notrunc status=none
+    expect 12 ringfence recover "$store"
+    expect 0 ringfence repair --truncate "$store" --copy "$work/copy"
+    expect 0 ringfence recover "$store"
+    same "$(run_field done)" 16
+    expect 3 ringfence run show "$store" 2
+    expect 0 ringfence verify "$store"
+}
+
+case_nothing_is_repaired_while_somebody_works() {
+    begin
+    ringfence monitor "$store" --for 60s &
+    watched() { ! flock -n -x "$store/lock" true; }
+    eventually watched
+    lose_memory
+    expect 8 ringfence repair --truncate "$store"
+    kill %1
+}
+
+case_nowait_is_flushed_by_the_guardian() {
+    begin --durability nowait --flush-interval 1ms
+    has "$(ringfence status "$store")" "the disk follows"
+    ringfence work "$store" 1 --quiet -- true
+    caught_up() { [ "$(field lag_epochs "$(ringfence status --json "$store")")" = 0 ]; }
+    ringfence procs --reap "$store"
+    eventually caught_up
+    lose_memory
+    expect 0 ringfence recover "$store"
+    same "$(run_field done)" 16
+}
+
+case_how_fast_a_log_is_dumped() {
+    begin --durability nowait --snapshot-bytes 1G
+    local from to n
+    ringfence work "$store" 1 --workers 1 --quiet --halt soon,success=2 -- sh -c 'seq -f "${RINGFENCE_START}%06g" 1 100000 >&3' || true
+    from=$(date +%s%N)
+    n=$(ringfence log dump "$store" | wc -l)
+    to=$(date +%s%N)
+    [ "$n" -gt 200000 ] || fail "$n records"
+    echo "INFO log dump: $n records in $(((to - from) / 1000)) us: $((n * 1000000 / ((to - from) / 1000))) a second to a pipe (goal: 1000000)"
+}
+
+main "$@"
