@@ -85,7 +85,7 @@ static void threads_that_wait_and_threads_that_do_not_share_a_log(void)
     struct hand hands[THREADS];
     pthread_t threads[THREADS], observer;
     _Atomic uint64_t running = THREADS;
-    uint64_t ops = crew_amount(600, 20000) < 60 ? 60 : crew_amount(600, 20000);
+    uint64_t ops = crew_amount(600 * crew_slowness(), 20000);
     vault_found(&vault, RF_NOWAIT);
     vault.options.segment_bytes = 65536;
     vault.options.flush_interval = RF_MILLISECOND;
@@ -150,7 +150,7 @@ static void every_operation_by_threads_on_a_store_with_a_log(void)
     vault.options.max_bytes = 256u << 20;
     vault.options.flush_interval = RF_MILLISECOND;
     rf_close(vault_open(&vault));
-    struct farm *farm = farm_make(vault.directory, THREADS, crew_amount(20000, 400000), false);
+    struct farm *farm = farm_make(vault.directory, THREADS, crew_amount(80000, 400000), false);
     for (uint32_t i = 0; i < THREADS; i++) {
         jobs[i] = (struct job){farm, i};
         TEST_ASSERT_EQUAL(0, pthread_create(&threads[i], NULL, farm_hand, &jobs[i]));
