@@ -41,3 +41,13 @@ const struct rf_lane_record *rf_lane_find(const struct rf_map *map, uint32_t slo
                 record->body_bytes <= (record->units - 1u) * (uint64_t)RF_LINE;
     return fits ? record : NULL;
 }
+
+void rf_lane_peek(const struct rf_map *map, uint32_t slot, uint32_t offset,
+                  struct rf_lane_record *copy)
+{
+    uint8_t *lane = rf_lane_at(map, slot);
+    rf_lane_copy(copy, rf_lane_unit(map, lane, offset), sizeof(*copy));
+    if (copy->kind == RF_LANE_FILLER) {
+        rf_lane_copy(copy, lane, sizeof(*copy));
+    }
+}

@@ -192,5 +192,9 @@ static inline uint64_t rf_lane_commit(struct rf_actor *actor, struct rf_lane_dra
 /* The record that an operation prepared at `offset` wrote, skipping a filler; NULL if what lies
  * there can't be one. For the reaper of its owner. */
 const struct rf_lane_record *rf_lane_find(const struct rf_map *map, uint32_t slot, uint32_t offset);
+/* The same for anybody, while the owner lives: a copy of its header, which is worth something only if the owner
+ * is found to be in the same operation afterwards. */
+void rf_lane_peek(const struct rf_map *map, uint32_t slot, uint32_t offset,
+                  struct rf_lane_record *copy);
 
 #endif

@@ -79,9 +79,9 @@ static uint64_t epoch_of(const struct rf_map *map, uint32_t slot)
         rf_lane_offset(LOAD(s->lane.word)) == RF_DESC_OFFSET(state)) {
         return epoch; /* not committed: whatever comes of it has the epoch to which the lane was raised */
     }
-    const struct rf_lane_record *record = rf_lane_find(map, slot, RF_DESC_OFFSET(state));
-    uint64_t first = map->header->log_after.epoch + 1;
-    uint64_t its = record == NULL ? first : __atomic_load_n(&record->epoch, __ATOMIC_RELAXED);
+    struct rf_lane_record record;
+    rf_lane_peek(map, slot, RF_DESC_OFFSET(state), &record);
+    uint64_t its = record.epoch;
     /* If it is over by now, its record may have been overwritten, and memory has all of it. */
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&s->desc.state, memory_order_relaxed) != state) {
