@@ -494,7 +494,8 @@ rf_status rf_log_seek(struct rf_log_reader *r, uint64_t epoch, rf_detail *detail
     bool found = false;
     struct rf_batch_header h;
     for (size_t in = r->incarnation_count; in-- > 0;) {
-        if (r->incarnations[in].after.epoch + 1 == epoch) {
+        const struct incarnation *i = &r->incarnations[in];
+        if (i->after.epoch + 1 == epoch && rf_segment_exists(r->disk, i->first)) {
             stand_at_start(r, in);
             return RF_OK;
         }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "fsck.h"
 #include "handle.h"
 #include "history.h"
@@ -38,7 +39,7 @@ void tearDown(void)
     rf_shop_raze(&shop);
 }
 
-__attribute__((unused)) static const char *in_store(const char *name)
+static const char *in_store(const char *name)
 {
     static char path[4][128];
     static unsigned next;
@@ -184,10 +185,586 @@ static void a_random_history_is_recovered_from_snapshots_and_the_log_behind_them
     leave_all();
 }
 
+/* --- reopening --- */
+
+static void twenty_cold_opens_lose_nothing_and_repeat_no_fence(void)
+{
+    rf_history_begin(&history, &shop, rf_env_number("RF_SEED", 4711));
+    uint64_t incarnation = 0, floor = 0, now = 0;
+    enter_all();
+    for (unsigned i = 0; i < 20; i++) {
+        rf_history_play(&history, RF_SHOP_SANITIZED ? 300 : 1500);
+        if (i % 7 == 3) {
+            RF_EXPECT(RF_OK, rf_snapshot(history.stores[1], &detail));
+        }
+        expect_recovered();
+        rf_inspection seen = rf_shop_inspect(history.stores[0]);
+        TEST_ASSERT_EQUAL_UINT64(++incarnation, seen.incarnation);
+        TEST_ASSERT_TRUE(seen.fence_floor >= incarnation << 40 && seen.fence_floor > floor);
+        floor = seen.fence_floor;
+        expect_verified(history.stores[0]);
+        rf_options o = durable();
+        rf_store *living = rf_shop_enter_living(&shop, &o);
+        TEST_ASSERT_TRUE(rf_now(living) > now);
+        now = rf_now(living);
+        rf_close(living);
+    }
+    leave_all();
+    /* what segments were made ahead, or came to nothing, does not pile up */
+    unsigned segments = 0;
+    DIR *listing = opendir(shop.directory);
+    for (struct dirent *e; (e = readdir(listing)) != NULL;) {
+        segments += strncmp(e->d_name, "log.", 4) == 0;
+    }
+    closedir(listing);
+    printf("  %u segments\n", segments);
+    TEST_ASSERT_TRUE(segments < 200);
+}
+
+static rf_tenant tenant;
+#define RUN 1u
+
+/* A durable store with a run of eight shards, one of them held by a lease that is not bound. */
+static rf_lease live_a_while(const rf_options *options)
+{
+    const rf_run_config config = {.lease_duration = 1000000};
+    rf_grant grant = rf_shop_blank(0);
+    rf_tenant_from_name("t", &tenant);
+    rf_store *store = rf_shop_enter(&shop, options);
+    rf_shop_stock(store, shop.now, &tenant, RUN, &config, 8);
+    RF_EXPECT(RF_OK, rf_acquire(store, shop.now, &tenant, RUN, 3, 7, RF_DETACHED, &grant, NULL));
+    const rf_cursor cursor = {.key = grant.spec.start};
+    RF_EXPECT(RF_OK, rf_checkpoint(store, shop.now, &tenant, &grant.lease, &cursor, 55, NULL));
+    rf_close(store);
+    return grant.lease;
+}
+
+static void a_cold_open_voids_leases_and_keeps_all_else(void)
+{
+    rf_options o = durable();
+    rf_lease lease = live_a_while(&o);
+    lose_region(shop.directory);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    rf_shard_info s = rf_shop_shard(store, &tenant, RUN, 3);
+    TEST_ASSERT_FALSE(s.leased);
+    TEST_ASSERT_EQUAL_UINT64(lease.fence, s.fence);
+    TEST_ASSERT_EQUAL(1, s.ring_count);
+    TEST_ASSERT_EQUAL(6, s.cursor.key.len);
+    TEST_ASSERT_EQUAL_UINT64(8, rf_shop_capacity(store, &tenant, RUN).available);
+    const rf_cursor cursor = {.key = rf_shop_key(2)};
+    RF_EXPECT(RF_STALE_FENCE, rf_checkpoint(store, shop.now, &tenant, &lease, &cursor, 56, NULL));
+    /* what was done is known */
+    rf_result r = {0};
+    RF_EXPECT(RF_OK, rf_checkpoint(store, shop.now, &tenant, &lease, &cursor, 55, &r));
+    TEST_ASSERT_EQUAL(RF_REPLAYED, r.outcome);
+    rf_grant grant = rf_shop_blank(0);
+    RF_EXPECT(RF_OK, rf_acquire(store, shop.now, &tenant, RUN, 3, 7, 0, &grant, NULL));
+    TEST_ASSERT_EQUAL_UINT64((1ull << 40) + 1, grant.lease.fence);
+    rf_close(store);
+}
+
+static void a_warm_open_replays_nothing(void)
+{
+    rf_options o = durable();
+    rf_lease lease = live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(0, rf_shop_inspect(store).incarnation);
+    const rf_cursor cursor = {.key = rf_shop_key(2)};
+    RF_EXPECT(RF_OK, rf_checkpoint(store, shop.now, &tenant, &lease, &cursor, 56, NULL));
+    rf_close(store);
+}
+
+/* The store is as it was made, whoever opens it; and it need not be somebody who may create. */
+static void a_cold_open_takes_the_options_of_the_store(void)
+{
+    rf_options o = durable();
+    o.max_shards = 777;
+    o.max_tenant_shards = 555;
+    o.max_runs = 9;
+    o.claim_cooldown = 5;
+    live_a_while(&o);
+    lose_region(shop.directory);
+    const rf_options plain = {.manual = true};
+    rf_store *store;
+    RF_EXPECT(RF_OK, rf_open(shop.directory, &plain, &store, &detail));
+    const struct rf_header *h = rf_handle_of(store)->map->header;
+    TEST_ASSERT_EQUAL_UINT64(777, h->max_shards);
+    TEST_ASSERT_EQUAL_UINT64(555, h->max_tenant_shards);
+    TEST_ASSERT_EQUAL_UINT64(9, h->runs.count);
+    TEST_ASSERT_EQUAL_UINT64(5, h->claim_cooldown);
+    TEST_ASSERT_EQUAL(RF_NOWAIT, h->durability);
+    TEST_ASSERT_EQUAL_UINT64(256 * 1024, h->segment_bytes);
+    TEST_ASSERT_EQUAL_UINT64(8, rf_shop_inspect(store).shards);
+    rf_close(store);
+}
+
+static void many_shards_at_once_are_recovered_whole(void)
+{
+    rf_options o = durable();
+    const rf_run_config config = {.lease_duration = 1000000};
+    rf_tenant_from_name("t", &tenant);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    rf_shop_stock(store, shop.now, &tenant, RUN, &config,
+                  19000); /* far more than one record holds */
+    rf_grant grant = rf_shop_blank(0);
+    RF_EXPECT(RF_OK, rf_acquire(store, shop.now, &tenant, RUN, 3, 7, 0, &grant, NULL));
+    /* 256 children with metadata that fits no record either */
+    static uint8_t keys[255][7], metadata[4096];
+    rf_bytes points[255];
+    static rf_child children[256];
+    uint64_t ids[256];
+    for (unsigned i = 0; i < 255; i++) {
+        memcpy(keys[i], grant.spec.start.data, 6);
+        keys[i][6] = (uint8_t)(i + 1);
+        points[i] = (rf_bytes){keys[i], 7};
+    }
+    rf_spec spec = grant.spec;
+    spec.metadata = (rf_bytes){metadata, sizeof(metadata)};
+    RF_EXPECT(RF_OK, rf_plan_replace(spec, points, 255, children, &detail));
+    RF_EXPECT(RF_OK, rf_split_replace(store, shop.now, &tenant, &grant.lease, children, 256, 9, ids,
+                                      NULL));
+    expect_verified(store);
+    rf_close(store);
+    lose_region(shop.directory);
+    store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(19256, rf_shop_run(store, &tenant, RUN).shard_count);
+    TEST_ASSERT_EQUAL(256, rf_shop_shard(store, &tenant, RUN, 3).spawned_count);
+    for (unsigned i = 0; i < 256; i++) {
+        rf_shard_info child = rf_shop_shard(store, &tenant, RUN, ids[i]);
+        TEST_ASSERT_EQUAL(sizeof(metadata), child.spec.metadata.len);
+        TEST_ASSERT_EQUAL_UINT64(3, child.parent);
+    }
+    expect_sound(store);
+    expect_verified(store);
+    rf_close(store);
+}
+
+/* --- damaged snapshots --- */
+
+static void damage(const char *name, off_t at)
+{
+    uint8_t byte;
+    int fd = open(in_store(name), O_RDWR | O_CLOEXEC);
+    TEST_ASSERT_TRUE_MESSAGE(fd >= 0, name);
+    TEST_ASSERT_EQUAL(1, pread(fd, &byte, 1, at));
+    byte ^= 0x40;
+    TEST_ASSERT_EQUAL(1, pwrite(fd, &byte, 1, at));
+    close(fd);
+}
+
+/* The names of the snapshots, newest first. */
+static unsigned snapshots(char names[4][RF_SNAPSHOT_NAME])
+{
+    struct rf_disk *disk;
+    uint64_t epochs[4];
+    unsigned count;
+    int fd = open(shop.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    RF_EXPECT(RF_OK, rf_disk_open(fd, 0600, (gid_t)-1, 256 * 1024, &disk, &detail));
+    RF_EXPECT(RF_OK, rf_snapshot_list(disk, epochs, 4, &count, &detail));
+    rf_disk_close(disk);
+    close(fd);
+    for (unsigned i = 0; i < count; i++) {
+        rf_snapshot_name(epochs[i], names[i]);
+    }
+    return count;
+}
+
+static void play_with_snapshots(unsigned count)
+{
+    rf_history_begin(&history, &shop, 31337);
+    enter_all();
+    for (unsigned i = 0; i < count; i++) {
+        rf_history_play(&history, 3000);
+        RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail));
+    }
+    rf_history_play(&history, 1000);
+    leave_all();
+}
+
+static void a_damaged_snapshot_costs_a_longer_replay(void)
+{
+    char names[4][RF_SNAPSHOT_NAME];
+    struct stat st;
+    play_with_snapshots(3);
+    enter_all();
+    char *before = rf_history_picture(history.stores[0]);
+    leave_all();
+    TEST_ASSERT_EQUAL_MESSAGE(2, snapshots(names), "two are kept");
+    TEST_ASSERT_EQUAL(0, stat(in_store(names[0]), &st));
+    off_t places[] = {0, 9, 40, 130, 1000, 4096, st.st_size / 2, st.st_size - 1};
+    for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        damage(names[0], places[i]);
+        lose_region(shop.directory);
+        if (places[i] == 9) { /* a later format is somebody's data */
+            rf_store *none;
+            const rf_options o = {.manual = true};
+            RF_EXPECT(RF_VERSION_MISMATCH, rf_open(shop.directory, &o, &none, &detail));
+            rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "snapshot.|format|reads 1");
+            damage(names[0], places[i]);
+            enter_all();
+            leave_all();
+            continue;
+        }
+        enter_all();
+        rf_inspection seen = rf_shop_inspect(history.stores[0]);
+        char older[RF_SNAPSHOT_NAME];
+        rf_snapshot_name(seen.snapshot_epoch, older);
+        TEST_ASSERT_EQUAL_STRING(names[1], older);
+        char *copy = strdup(before);
+        expect_same(copy, rf_history_picture(history.stores[0]));
+        leave_all();
+        damage(names[0], places[i]);
+    }
+    /* cut short, and grown */
+    TEST_ASSERT_EQUAL(0, truncate(in_store(names[0]), st.st_size - 8));
+    lose_region(shop.directory);
+    enter_all();
+    expect_same(strdup(before), rf_history_picture(history.stores[0]));
+    leave_all();
+    /* both: what is left of the log begins too late */
+    damage(names[1], 4100);
+    lose_region(shop.directory);
+    rf_store *none;
+    const rf_options o = {.manual = true};
+    RF_EXPECT(RF_CORRUPT, rf_open(shop.directory, &o, &none, &detail));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "reach back|no snapshot");
+    damage(names[1], 4100);
+    enter_all();
+    expect_same(before, rf_history_picture(history.stores[0]));
+    leave_all();
+}
+
+static void the_only_snapshot_damaged_leaves_the_whole_log(void)
+{
+    char names[4][RF_SNAPSHOT_NAME];
+    play_with_snapshots(1);
+    enter_all();
+    char *before = rf_history_picture(history.stores[0]);
+    leave_all();
+    TEST_ASSERT_EQUAL(1, snapshots(names));
+    damage(names[0], 5000);
+    lose_region(shop.directory);
+    enter_all();
+    expect_same(before, rf_history_picture(history.stores[0]));
+    leave_all();
+}
+
+/* A log that ends before what a snapshot holds was not cut by a power cut. */
+static void a_log_that_lost_what_a_snapshot_holds_is_refused(void)
+{
+    char names[4][RF_SNAPSHOT_NAME];
+    rf_history_begin(&history, &shop, 5);
+    enter_all();
+    rf_history_play(&history, 2000);
+    RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail));
+    uint64_t position = rf_shop_inspect(history.stores[0]).log_position;
+    leave_all();
+    TEST_ASSERT_EQUAL(1, snapshots(names));
+    /* everything from the block before the end on, in all segments */
+    uint64_t data = 256 * 1024 - RF_LOG_BLOCK, from = position - RF_LOG_BLOCK;
+    for (uint64_t n = from / data;; n++) {
+        char name[32];
+        static const uint8_t zeros[RF_LOG_BLOCK];
+        snprintf(name, sizeof(name), "log.%016" PRIx64, n);
+        int fd = open(in_store(name), O_RDWR | O_CLOEXEC);
+        if (fd < 0) {
+            break;
+        }
+        uint64_t at = n == from / data ? from % data : 0;
+        for (; at < data; at += RF_LOG_BLOCK) {
+            TEST_ASSERT_EQUAL(sizeof(zeros),
+                              pwrite(fd, zeros, sizeof(zeros), (off_t)(RF_LOG_BLOCK + at)));
+        }
+        close(fd);
+    }
+    lose_region(shop.directory);
+    rf_store *none;
+    const rf_options o = {.manual = true};
+    RF_EXPECT(RF_CORRUPT, rf_open(shop.directory, &o, &none, &detail));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "snapshot says");
+}
+
+/* --- the table --- */
+
+static void exactly_one_row_fits_every_case(void)
+{
+    unsigned cases = 0;
+    for (unsigned store = 1; store <= RF_CASE_STORE_LOST; store *= 2) {
+        for (unsigned region = 1; region <= RF_CASE_REGION_FOREIGN; region *= 2) {
+            for (unsigned lock = 1; lock <= RF_CASE_HELD; lock *= 2) {
+                for (unsigned who = 1; who <= RF_CASE_LOOK; who *= 2) {
+                    unsigned rows = 0;
+                    for (size_t i = 0; i < rf_open_rows; i++) {
+                        const struct rf_open_case *c = &rf_open_table[i].fits;
+                        rows += (c->store & store) != 0 && (c->region & region) != 0 &&
+                                (c->lock & lock) != 0 && (c->who & who) != 0;
+                    }
+                    TEST_ASSERT_EQUAL_MESSAGE(1, rows, "rows for one case");
+                    cases++;
+                }
+            }
+        }
+    }
+    printf("  %u cases, %zu rows\n", cases, rf_open_rows);
+}
+
+static rf_status open_with(bool create, bool read_only)
+{
+    const rf_options o = {.create = create, .read_only = read_only, .manual = !read_only};
+    rf_store *store = NULL;
+    rf_status status = rf_open(shop.directory, &o, &store, &detail);
+    if (status == RF_OK) {
+        rf_close(store);
+    }
+    return status;
+}
+
+static void what_can_not_be_opened_is_said_and_left_alone(void)
+{
+    rf_options o = durable();
+    live_a_while(&o);
+    lose_region(shop.directory);
+    RF_EXPECT(RF_NOT_FOUND, open_with(false, true)); /* a look does not recover */
+    rf_shop_expect_words(RF_NOT_FOUND, &detail, "no region now");
+
+    /* both store files */
+    TEST_ASSERT_EQUAL(0, rename(in_store("store"), in_store("aside")));
+    TEST_ASSERT_EQUAL(0, rename(in_store("store.2"), in_store("aside.2")));
+    RF_EXPECT(RF_CORRUPT, open_with(true, false));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "store is damaged or missing");
+    TEST_ASSERT_EQUAL(0, rename(in_store("aside"), in_store("store")));
+    TEST_ASSERT_EQUAL(0, rename(in_store("aside.2"), in_store("store.2")));
+
+    /* a newer format of one segment's header: its hash is right by the rules of any format */
+    int fd = open(in_store("log.0000000000000000"), O_RDWR | O_CLOEXEC);
+    struct rf_segment_header good, newer;
+    TEST_ASSERT_EQUAL(sizeof(good), pread(fd, &good, sizeof(good), 0));
+    close(fd);
+    newer = good;
+    newer.format = 2;
+    TEST_ASSERT_EQUAL(0, rename(in_store("log.0000000000000000"), in_store("aside")));
+    int dir = open(shop.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct rf_disk *disk;
+    RF_EXPECT(RF_OK, rf_disk_open(dir, 0600, (gid_t)-1, 256 * 1024, &disk, &detail));
+    RF_EXPECT(RF_OK, rf_segment_make(disk, &newer, 1, &detail));
+    rf_disk_close(disk);
+    close(dir);
+    RF_EXPECT(RF_VERSION_MISMATCH, open_with(true, false));
+    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "format 2|1");
+    TEST_ASSERT_EQUAL(0, rename(in_store("aside"), in_store("log.0000000000000000")));
+
+    /* the log */
+    for (unsigned i = 0;; i++) {
+        char name[32], aside[32];
+        snprintf(name, sizeof(name), "log.%016x", i);
+        snprintf(aside, sizeof(aside), "aside.%016x", i);
+        if (rename(in_store(name), in_store(aside)) != 0) {
+            break;
+        }
+    }
+    RF_EXPECT(RF_CORRUPT, open_with(true, false));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "log is gone");
+    for (unsigned i = 0;; i++) {
+        char name[32], aside[32];
+        snprintf(name, sizeof(name), "log.%016x", i);
+        snprintf(aside, sizeof(aside), "aside.%016x", i);
+        if (rename(in_store(aside), in_store(name)) != 0) {
+            break;
+        }
+    }
+    RF_EXPECT(RF_OK, open_with(false, false));
+}
+
+static void a_condemned_region_is_left_by_all_before_it_is_recovered(void)
+{
+    rf_options o = durable();
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    atomic_store(&rf_handle_of(store)->map->header->condemned, 1 + 5);
+    RF_EXPECT(RF_IO_ERROR, open_with(true, false));
+    rf_shop_expect_words(RF_IO_ERROR, &detail, "write of its log failed|open it again");
+    TEST_ASSERT_EQUAL(5, detail.os_error);
+    rf_close(store);
+    store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(1, rf_shop_inspect(store).incarnation);
+    TEST_ASSERT_EQUAL_UINT64(8, rf_shop_inspect(store).shards);
+    rf_close(store);
+}
+
+static void a_directory_in_use_elsewhere_is_refused(void)
+{
+    rf_options o = durable();
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    lose_region(shop.directory); /* as if it were in another container's /dev/shm */
+    RF_EXPECT(RF_BUSY, open_with(true, false));
+    rf_shop_expect_words(RF_BUSY, &detail, "not visible here");
+    rf_close(store);
+}
+
+/* --- verifying --- */
+
+static char first_difference[192];
+
+static void keep_first(void *context, const char *what)
+{
+    (void)context;
+    if (first_difference[0] == 0) {
+        snprintf(first_difference, sizeof(first_difference), "%s", what);
+    }
+}
+
+/* Whatever is changed behind its back, it is seen; and no longer when it is changed back. */
+static void verify_sees_every_kind_of_difference(void)
+{
+    rf_options o = durable();
+    const rf_run_config config = {.lease_duration = 1000000};
+    rf_grant grant = rf_shop_blank(0);
+    rf_tenant_from_name("t", &tenant);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    rf_shop_stock(store, shop.now, &tenant, RUN, &config, 100);
+    RF_EXPECT(RF_OK, rf_acquire(store, shop.now, &tenant, RUN, 3, 7, RF_DETACHED, &grant, NULL));
+    const rf_cursor cursor = {.key = grant.spec.start};
+    RF_EXPECT(RF_OK, rf_checkpoint(store, shop.now, &tenant, &grant.lease, &cursor, 55, NULL));
+    expect_verified(store);
+
+    struct rf_map *map = rf_handle_of(store)->map;
+    struct rf_runrec *run = rf_run_at(map, 0);
+    uint32_t slot = rf_dir_slot(map, run, 2);
+    struct rf_rec *rec = rf_rec_at(map, slot);
+    struct rf_extent *extent = rf_extent_at(map, slot / RF_EXTENT_SHARDS);
+    struct rf_leaf *leaf = rf_dir_leaf(map, run, 0);
+    const struct {
+        const char *words;
+        void *at;
+        uint8_t mask;
+    } changes[] = {
+        {"fence", &rec->body.state.fence, 1},
+        {"status", &rec->body.state.status, 2},
+        {"attempts", &rec->body.state.attempts, 1},
+        {"owner", &rec->body.state.owner, 1},
+        {"version", &rec->body.version, 4},
+        {"epoch", &rec->body.epoch, 128},
+        {"ring", &rec->ring.hash[0], 1},
+        {"ring", &rec->ring.op[0], 1},
+        {"cursor", &rec->cursor_bytes[1], 1},
+        {"spec", &rec->spec_bytes[1], 1},
+        {"id", &rec->shard, 64},
+        {"claimable bit", &extent->claimable, 4},
+        {"binding", &extent->bound[2], 1},
+        {"summary of extent", &leaf->summary[0], 1},
+        {"summary of leaf", &run->top[0], 1},
+        {"available", &run->available, 1},
+        {"counts", &run->done, 1},
+        {"status", &run->body.status, 3},
+        {"configuration", &run->lease_duration, 1},
+        {"times", &run->body.created_at, 1},
+        {"root count", &run->body.root_count, 1},
+        {"ring", &run->body.ring.op[0], 1},
+        {"fence floor", &map->header->fence_floor, 1},
+        {"late", &extent->deadline[2], 0},
+    };
+    for (unsigned i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        rf_verification v;
+        uint64_t kept;
+        memcpy(&kept, changes[i].at, changes[i].mask == 0 ? 8 : 1);
+        if (changes[i].mask == 0) {
+            memset(changes[i].at, 0xFF, 8);
+        } else {
+            *(uint8_t *)changes[i].at ^= changes[i].mask;
+        }
+        first_difference[0] = 0;
+        rf_status status = rf_verify(store, keep_first, NULL, &v, &detail);
+        memcpy(changes[i].at, &kept, changes[i].mask == 0 ? 8 : 1);
+        if (status != RF_OK) {
+            TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+        }
+        TEST_ASSERT_TRUE_MESSAGE(v.differences != 0, changes[i].words);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(first_difference, changes[i].words), first_difference);
+    }
+    /* an index entry that leads nowhere; a block that nobody refers to */
+    struct rf_bucket *bucket = rf_section_at(map, &map->header->run_index, 0);
+    uint64_t cell = atomic_load(&bucket->cell[7]);
+    atomic_store(&bucket->cell[7], 1);
+    first_difference[0] = 0;
+    rf_verification v;
+    RF_EXPECT(RF_OK, rf_verify(store, keep_first, NULL, &v, &detail));
+    TEST_ASSERT_NOT_NULL(strstr(first_difference, "index entries"));
+    atomic_store(&bucket->cell[7], cell);
+    expect_verified(store);
+    rf_verify(store, keep_first, NULL, &v, &detail);
+    TEST_ASSERT_EQUAL_UINT64(100, v.shards);
+    TEST_ASSERT_EQUAL_UINT64(1, v.runs);
+    TEST_ASSERT_EQUAL_UINT64(3, v.records);
+    rf_close(store);
+}
+
+static void verify_refuses_a_damaged_log(void)
+{
+    rf_options o = durable();
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    damage("log.0000000000000000", RF_LOG_BLOCK + 200);
+    rf_verification v;
+    RF_EXPECT(RF_CORRUPT, rf_verify(store, tell, NULL, &v, &detail));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "log.0000000000000000|offset 4096|epoch 1");
+    damage("log.0000000000000000", RF_LOG_BLOCK + 200);
+    expect_verified(store);
+    rf_close(store);
+}
+
+/* --- backups --- */
+
+static void a_backup_of_a_live_store_is_a_store(void)
+{
+    char copy[96];
+    rf_history_begin(&history, &shop, rf_env_number("RF_SEED", 8));
+    enter_all();
+    rf_history_play(&history, 8000);
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory);
+    rf_status status = rf_backup(history.stores[0], copy, &detail);
+    if (status != RF_OK) {
+        TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+    }
+    char *before = rf_history_picture(history.stores[0]);
+    rf_history_play(&history, 2000); /* the live one goes on */
+    RF_EXPECT(RF_INVALID_ARGUMENT, rf_backup(history.stores[0], copy, &detail));
+    rf_shop_expect_words(RF_INVALID_ARGUMENT, &detail, "not empty");
+    expect_verified(history.stores[0]);
+    const rf_options o = {.manual = true};
+    rf_store *store;
+    status = rf_open(copy, &o, &store, &detail);
+    if (status != RF_OK) {
+        TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+    }
+    expect_same(before, rf_history_picture(store));
+    expect_sound(store);
+    expect_verified(store);
+    rf_close(store);
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+    TEST_ASSERT_EQUAL(-1, access(copy, F_OK));
+    leave_all();
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(a_random_history_is_recovered_from_the_log_alone);
     RUN_TEST(a_random_history_is_recovered_from_snapshots_and_the_log_behind_them);
+    RUN_TEST(twenty_cold_opens_lose_nothing_and_repeat_no_fence);
+    RUN_TEST(a_cold_open_voids_leases_and_keeps_all_else);
+    RUN_TEST(a_warm_open_replays_nothing);
+    RUN_TEST(a_cold_open_takes_the_options_of_the_store);
+    RUN_TEST(many_shards_at_once_are_recovered_whole);
+    RUN_TEST(a_damaged_snapshot_costs_a_longer_replay);
+    RUN_TEST(the_only_snapshot_damaged_leaves_the_whole_log);
+    RUN_TEST(a_log_that_lost_what_a_snapshot_holds_is_refused);
+    RUN_TEST(exactly_one_row_fits_every_case);
+    RUN_TEST(what_can_not_be_opened_is_said_and_left_alone);
+    RUN_TEST(a_condemned_region_is_left_by_all_before_it_is_recovered);
+    RUN_TEST(a_directory_in_use_elsewhere_is_refused);
+    RUN_TEST(verify_sees_every_kind_of_difference);
+    RUN_TEST(verify_refuses_a_damaged_log);
+    RUN_TEST(a_backup_of_a_live_store_is_a_store);
     return UNITY_END();
 }

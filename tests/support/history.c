@@ -18,6 +18,7 @@ void rf_history_begin(struct rf_history *h, struct rf_shop *shop, uint64_t seed)
     h->prng.state = seed;
     h->next_shard = 1;
     h->large = 5;
+    h->waits = 10;
     rf_tenant_from_name("one", &h->tenants[0]);
     rf_tenant_from_name("two", &h->tenants[1]);
 }
@@ -40,7 +41,9 @@ static rf_store *any_store(struct rf_history *h)
 
 static rf_result *fresh(struct rf_history *h)
 {
-    result = (rf_result){.want_event = true, .durability = h->durability};
+    /* Now and then somebody waits: epochs are many. */
+    bool waits = rf_prng_below(&h->prng, 1000) < h->waits;
+    result = (rf_result){.want_event = true, .durability = waits ? RF_WAIT : h->durability};
     return &result;
 }
 

@@ -32,6 +32,7 @@ struct rf_history {
     uint64_t refused;
     uint64_t epoch; /* of the last one that was done */
     uint32_t large; /* percent of long values and large splits */
+    uint32_t waits; /* of 1000 operations that wait for the disk */
 };
 
 /* The stores are opened by the caller, and may be replaced between two calls of rf_history_play. */
