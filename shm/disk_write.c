@@ -230,6 +230,7 @@ static void end_part(struct rf_disk_part *part)
 {
     struct rf_disk_flight *flight = part->flight;
     char name[RF_DISK_NAME_MAX];
+    RF_POINT("disk.attempted");
     rf_segment_name(part->number, name);
     rf_disk_tell(&(struct rf_disk_event){.kind = RF_DISK_WRITE_END,
                                          .name = name,

@@ -63,6 +63,8 @@ struct world {
     bool breaking;       /* the disk fails: refusals by the machine are no surprise */
     rf_status broken;    /* the first one */
     uint32_t large;      /* shards of one registration, 0: none is large */
+    bool often;          /* snapshots are taken */
+    uint64_t segment_bytes;
 
     char *states[STEPS_MAX + 1]; /* after that many steps */
     uint64_t epochs[STEPS_MAX + 1];
@@ -194,7 +196,7 @@ static rf_options options_of(bool image)
                         .max_runs = 8,
                         .max_members = 8,
                         .durability = RF_WAIT,
-                        .segment_bytes = 64u << 10,
+                        .segment_bytes = world.segment_bytes,
                         .snapshot_bytes = 1u << 30,
                         .manual = true,
                         .clock = clock_of,
@@ -402,6 +404,9 @@ static rf_status work_on_run(rf_store *store, uint64_t run, rf_result *result)
         if (below(3) == 0) {
             return add_work(store, run, true, result);
         }
+        if (below(3) != 0) {
+            return claim(below(world.handles), run, result);
+        }
         return below(2) == 0
                    ? rf_complete_run(store, world.now, &world.tenant, run, rf_new_op(store), result)
                    : rf_cancel_run(store, world.now, &world.tenant, run, rf_new_op(store), result);
@@ -472,8 +477,12 @@ static void step(void)
     } else if (dice < 80) {
         status = claim(h, run, &result);
         waits = false;
-    } else if (dice < 92) {
+    } else if (dice < (world.often ? 86 : 92)) {
         status = work_on_run(store, run, &result);
+        waits = false; /* it may have been a claim */
+    } else if (world.often && dice < 96) {
+        status = rf_snapshot(store, &result.detail);
+        world.snapshots += status == RF_OK;
     } else {
         status = tend_to(h, &result);
     }
@@ -502,6 +511,9 @@ static void begin_world(uint64_t seed, unsigned handles, rf_durability usual)
     world.tenant = rf_tenant_of(1);
     world.handles = handles;
     world.usual = usual;
+    if (world.segment_bytes == 0) {
+        world.segment_bytes = 256u << 10; /* of which some are made ahead of need */
+    }
     strcpy(world.directory, "/dev/shm/rf-test-power-XXXXXX");
     TEST_ASSERT_NOT_NULL(mkdtemp(world.directory));
     snprintf(world.image, sizeof(world.image), "%s.image", world.directory);
@@ -833,8 +845,28 @@ static void large_registrations_are_whole_or_not_at_all(void)
 {
     uint64_t seed = rf_env_number("RF_SEED", 4);
     world.large = 1500;
+    world.segment_bytes = 64u << 10; /* batches of several segments */
     live(seed, 2, 12, RF_NOWAIT);
     expect_all_well(16, seed);
+}
+
+static bool there(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", world.directory, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Snapshots come, and segments behind two of them go. */
+static void snapshots_are_taken_all_the_time(void)
+{
+    uint64_t seed = rf_env_number("RF_SEED", 11);
+    world.often = true;
+    world.segment_bytes = 64u << 10;
+    live(seed, 2, RF_SHOP_SANITIZED ? 70 : 100, RF_VOLATILE);
+    TEST_ASSERT_TRUE(world.snapshots > 2);
+    TEST_ASSERT_FALSE(there("log.0000000000000000"));
+    expect_all_well(RF_SHOP_SANITIZED ? 1 : 3, seed);
 }
 
 /* That the same judge would see it. */
@@ -1009,7 +1041,8 @@ static void fail_everywhere(uint64_t seed, int error, unsigned steps)
             step();
         }
         all = rf_simdisk_counted() < n;
-        if (log_failed()) {
+        bool cold = log_failed();
+        if (cold) {
             RF_EXPECT(RF_IO_ERROR, world.broken);
             expect_latched();
             latched++;
@@ -1026,7 +1059,7 @@ static void fail_everywhere(uint64_t seed, int error, unsigned steps)
         }
         expect_prefix_after_reopen();
         close_world();
-        const char *reason = judge_cuts_from(since, 3, seed + n, &images);
+        const char *reason = judge_cuts_from(since, cold ? 3 : 1, seed + n, &images);
         if (reason != NULL) {
             printf("  failure of operation %" PRIu64 "\n", n);
             TEST_FAIL_MESSAGE(reason);
@@ -1095,7 +1128,9 @@ static int be_a_worker(void *context)
     rf_detail detail = {0};
     rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
     (void)context;
-    rf_point_on_hit = die_at != 0 ? die_at_hit : NULL;
+    if (rf_point_on_hit == NULL && die_at != 0) {
+        rf_point_on_hit = die_at_hit;
+    }
     rf_status status = rf_open(world.directory, &options, &store, &detail);
     if (status != RF_OK) {
         TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
@@ -1124,13 +1159,9 @@ static int be_a_worker(void *context)
 }
 
 /* How far each worker's shard is in the image. */
-static const char *read_works(uint32_t reached[WORKERS])
+static const char *read_works(rf_store *store, uint32_t reached[WORKERS])
 {
-    const char *reason;
-    rf_store *store = open_image(&reason);
-    if (store == NULL) {
-        return reason;
-    }
+    const char *reason = NULL;
     for (unsigned w = 0; w < WORKERS && reason == NULL; w++) {
         rf_shard_info info;
         if (rf_get_shard(store, &world.tenant, 1, w + 1, &info, scratch, sizeof(scratch), NULL) !=
@@ -1143,7 +1174,6 @@ static const char *read_works(uint32_t reached[WORKERS])
             reached[w] = key[0] == 0 ? 0 : (uint32_t)atoi(key) - w * SPAN;
         }
     }
-    rf_close(store);
     return reason;
 }
 
@@ -1152,7 +1182,12 @@ static const char *judge_works(uint32_t cut)
 {
     uint32_t reached[WORKERS] = {0};
     static uint64_t notes[WORKERS * WORKS + 8];
-    const char *reason = read_works(reached);
+    const char *reason;
+    rf_store *store = open_image(&reason);
+    if (store != NULL) {
+        reason = read_works(store, reached);
+        rf_close(store);
+    }
     if (reason != NULL) {
         return reason;
     }
@@ -1181,13 +1216,10 @@ static const char *judge_works(uint32_t cut)
     return NULL;
 }
 
-static void work_together(uint64_t seed, unsigned victims)
+/* A store with a run for the workers, and nobody who has it open. */
+static void begin_works(uint64_t seed)
 {
     static const rf_run_config config = {.lease_duration = LASTING};
-    pid_t pids[WORKERS];
-    struct rf_prng prng = {.state = seed};
-    unsigned killed = 0;
-    uint64_t judged = 0;
     begin_world(seed, 1, RF_WAIT);
     crowd = rf_hands_board(sizeof(*crowd));
     for (unsigned w = 0; w < WORKERS; w++) {
@@ -1200,6 +1232,31 @@ static void work_together(uint64_t seed, unsigned victims)
     RF_EXPECT(RF_OK, rf_create_run(world.stores[0], rf_now(world.stores[0]), &world.tenant, 1,
                                    &config, NULL));
     RF_EXPECT(RF_OK, add_work(world.stores[0], 1, false, NULL));
+    close_world();
+}
+
+static void judge_all_works(uint32_t since, uint64_t most, uint64_t seed, uint64_t *judged)
+{
+    for (uint32_t cut = since; cut <= rf_simdisk_cuts(); cut++) {
+        for (uint64_t i = 0;
+             rf_simdisk_matters(cut) && rf_simdisk_next(cut, i, most, seed, world.image); i++) {
+            const char *reason = judge_works(cut);
+            ++*judged;
+            if (reason != NULL) {
+                printf("  cut %" PRIu32 ", after %s\n", cut, rf_simdisk_words(cut - 1));
+                TEST_FAIL_MESSAGE(reason);
+            }
+        }
+    }
+}
+
+static void work_together(uint64_t seed, unsigned victims)
+{
+    pid_t pids[WORKERS];
+    struct rf_prng prng = {.state = seed};
+    unsigned killed = 0;
+    uint64_t judged = 0;
+    begin_works(seed);
     uint32_t since = rf_simdisk_cuts();
     for (worker = 0; worker < WORKERS; worker++) {
         die_at = worker < victims ? 1 + rf_prng_below(&prng, 1500) : 0;
@@ -1213,22 +1270,64 @@ static void work_together(uint64_t seed, unsigned victims)
         killed += WIFSIGNALED(status);
     }
     rf_disk_trace = NULL;
-    close_world();
-    for (uint32_t cut = since; cut <= rf_simdisk_cuts(); cut++) {
-        for (uint64_t i = 0;
-             rf_simdisk_matters(cut) && rf_simdisk_next(cut, i, 3, seed, world.image); i++) {
-            const char *reason = judge_works(cut);
-            judged++;
-            if (reason != NULL) {
-                printf("  cut %" PRIu32 ", after %s\n", cut, rf_simdisk_words(cut - 1));
-                TEST_FAIL_MESSAGE(reason);
-            }
-        }
-    }
+    judge_all_works(since, 3, seed, &judged);
     printf("  %u killed, %" PRIu32 " events, %" PRIu64 " images\n", killed, rf_simdisk_cuts(),
            judged);
     TEST_ASSERT_TRUE(judged > 20);
     end_world();
+}
+
+/* --- what the dead have written, and nobody has synced --- */
+
+static void die_when_written(const char *name)
+{
+    if (strcmp(name, "disk.attempted") == 0 && atomic_fetch_add(&hits, 1) + 1 == die_at) {
+        kill(getpid(), SIGKILL);
+    }
+}
+
+static int be_killed_after_a_write(void *context)
+{
+    rf_point_on_hit = die_when_written;
+    return be_a_worker(context);
+}
+
+/* A batch is in the file, and its writer was killed before it could say so; the region is lost, so that the next open
+ * is cold and finds the batch. From then on it must not be lost any more. */
+static void what_a_cold_open_found_is_durable(void)
+{
+    uint64_t judged = 0;
+    unsigned found_more = 0;
+    for (die_at = 1; die_at <= 7; die_at++) {
+        int status;
+        rf_detail detail = {0};
+        uint32_t reached[WORKERS];
+        struct stat st;
+        char region[96];
+        begin_works(die_at);
+        worker = 0;
+        pid_t pid = rf_hands_send(be_killed_after_a_write, NULL);
+        TEST_ASSERT_EQUAL(pid, waitpid(pid, &status, 0));
+        TEST_ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        rf_simdisk_settle();
+        uint32_t since = rf_simdisk_cuts();
+        TEST_ASSERT_EQUAL(0, stat(world.directory, &st));
+        snprintf(region, sizeof(region), "/dev/shm/ringfence.%jx.%jx", (uintmax_t)st.st_dev,
+                 (uintmax_t)st.st_ino);
+        TEST_ASSERT_EQUAL(0, unlink(region));
+        RF_EXPECT(RF_OK, open_handle(0, &detail));
+        TEST_ASSERT_NULL(read_works(world.stores[0], reached));
+        rf_simdisk_note(WORK_NOTE | reached[0]);
+        found_more += reached[0] % 2 == 0 && reached[0] != 0 &&
+                      atomic_load(&crowd->works[0][reached[0]].returned) == NOT_YET;
+        rf_disk_trace = NULL;
+        close_world();
+        judge_all_works(since, 24, die_at, &judged);
+        end_world();
+    }
+    printf("  %u times something that was not acknowledged, %" PRIu64 " images\n", found_more,
+           judged);
+    TEST_ASSERT_TRUE(found_more > 2);
 }
 
 static void processes_at_once_cut_everywhere(void)
@@ -1251,11 +1350,13 @@ int main(void)
     RUN_TEST(three_handles_that_wait_or_not);
     RUN_TEST(nobody_waits_until_the_end);
     RUN_TEST(large_registrations_are_whole_or_not_at_all);
+    RUN_TEST(snapshots_are_taken_all_the_time);
     RUN_TEST(a_log_without_its_syncs_would_be_found_out);
     RUN_TEST(a_recovery_may_be_cut_too);
     RUN_TEST(any_operation_of_the_disk_may_fail_with_eio);
     RUN_TEST(any_operation_of_the_disk_may_fail_with_enospc);
     RUN_TEST(processes_at_once_cut_everywhere);
     RUN_TEST(some_are_killed_and_then_the_power_is_cut);
+    RUN_TEST(what_a_cold_open_found_is_durable);
     return UNITY_END();
 }

@@ -1224,6 +1224,43 @@ static void killed_at_any_point_the_next_one_goes_on(void)
     TEST_ASSERT_TRUE(die_at > 12);
 }
 
+static void die_when_written(const char *name)
+{
+    if (strcmp(name, "disk.attempted") == 0) {
+        kill(getpid(), SIGKILL);
+    }
+}
+
+static int write_and_die(void *context)
+{
+    (void)context;
+    rf_point_on_hit = die_when_written;
+    open_disk();
+    memset(memory, 'w', BLOCK);
+    rf_log_write(disk, 0, memory, BLOCK, &detail);
+    return 0;
+}
+
+/* The write of one that was killed may come or not, until it is known that it came; a sync then keeps it. */
+static void what_the_dead_wrote_is_settled_by_looking(void)
+{
+    int status;
+    rf_simdisk_watch(directory);
+    open_disk();
+    RF_EXPECT(RF_OK, make(0));
+    pid_t pid = rf_hands_send(write_and_die, NULL);
+    TEST_ASSERT_EQUAL(pid, waitpid(pid, &status, 0));
+    TEST_ASSERT_TRUE(WIFSIGNALED(status));
+    uint64_t torn = 1u << (BLOCK / SECTOR);
+    TEST_ASSERT_EQUAL(torn, rf_simdisk_images(rf_simdisk_cuts()));
+    RF_EXPECT(RF_OK, rf_segment_sync(disk, 0, &detail));
+    TEST_ASSERT_EQUAL(torn, rf_simdisk_images(rf_simdisk_cuts()));
+    rf_simdisk_settle();
+    TEST_ASSERT_EQUAL(torn, rf_simdisk_images(rf_simdisk_cuts()));
+    RF_EXPECT(RF_OK, rf_segment_sync(disk, 0, &detail));
+    TEST_ASSERT_EQUAL(1, rf_simdisk_images(rf_simdisk_cuts()));
+}
+
 static void die_when_linked(const char *name)
 {
     if (strcmp(name, "disk.segment_linked") == 0) {
@@ -1294,5 +1331,6 @@ int main(void)
     RUN_TEST(short_writes_are_completed);
     RUN_TEST(killed_at_any_point_the_next_one_goes_on);
     RUN_TEST(what_is_written_into_a_dead_ones_segment_is_found);
+    RUN_TEST(what_the_dead_wrote_is_settled_by_looking);
     return UNITY_END();
 }

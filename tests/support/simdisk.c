@@ -37,6 +37,7 @@ struct trace {
 
 static struct trace *trace;
 static struct rf_simdisk_file *first_files;
+static char watched[128]; /* the directory */
 static unsigned disbelieved;
 static uint64_t generation;
 
@@ -76,6 +77,8 @@ void rf_simdisk_begin(const char *directory)
                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     TEST_ASSERT_TRUE(trace != MAP_FAILED);
     generation++;
+    TEST_ASSERT_TRUE(strlen(directory) < sizeof(watched));
+    strcpy(watched, directory);
     DIR *listing = opendir(directory);
     TEST_ASSERT_NOT_NULL(listing);
     for (struct dirent *e = readdir(listing); e != NULL; e = readdir(listing)) {
@@ -199,6 +202,51 @@ void rf_simdisk_disbelieve(unsigned kinds)
 {
     disbelieved = kinds;
     generation++;
+}
+
+/* --- writes of the dead --- */
+
+static bool has_ended(uint32_t begun)
+{
+    for (uint32_t i = begun + 1; i < atomic_load(&trace->entries); i++) {
+        const struct rf_simdisk_entry *e = rf_simdisk_entry(i);
+        if (e != NULL && e->kind == RF_DISK_WRITE_END && e->id == trace->entry[begun].id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_there(const struct rf_simdisk_entry *write)
+{
+    char path[256];
+    const uint8_t *bytes = rf_simdisk_bytes(write);
+    uint8_t *found = calloc(1, write->len + 1);
+    TEST_ASSERT_NOT_NULL(found);
+    snprintf(path, sizeof(path), "%s/%s", watched, write->name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool there =
+        fd >= 0 && pread(fd, found, write->len, (off_t)write->offset) == (ssize_t)write->len;
+    for (uint64_t i = 0; there && i < write->len; i++) {
+        there = found[i] == (bytes == NULL ? 0 : bytes[i]);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(found);
+    return there;
+}
+
+void rf_simdisk_settle(void)
+{
+    uint32_t count = rf_simdisk_cuts();
+    for (uint32_t i = 0; i < count; i++) {
+        const struct rf_simdisk_entry *e = rf_simdisk_entry(i);
+        if (e != NULL && e->kind == RF_DISK_WRITE_BEGIN && !has_ended(i)) {
+            keep(RF_DISK_WRITE_END,
+                 &(struct rf_disk_event){.id = e->id, .error = is_there(e) ? 0 : EIO});
+        }
+    }
 }
 
 /* --- reading it --- */

@@ -65,6 +65,10 @@ void rf_simdisk_note(uint64_t value);
 /* What was noted before the cut, in order: copies at most `room`, returns how many there are. */
 size_t rf_simdisk_notes(uint32_t cut, uint64_t *values, size_t room);
 
+/* Writes of processes that were killed never end. Once those are gone for good, what they wrote is in the
+ * directory's files or will never be: this looks, and lets the ones that are there end, not durably. */
+void rf_simdisk_settle(void);
+
 /* --- images --- */
 
 /* How many different ones; UINT64_MAX: too many to count. */
