@@ -1,0 +1,569 @@
+#define _GNU_SOURCE
+#include "stepping.h"
+
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "box.h"
+#include "handle.h"
+#include "prng.h"
+#include "reap.h"
+#include "store_trace.h"
+
+#define WATCHDOG_S 60u
+
+static uint64_t still_clock(void *context)
+{
+    (void)context;
+    return SCENE_LOOK;
+}
+
+/* --- scenes that the killing at points has no need of --- */
+
+static rf_options opening; /* how the player opens the store */
+
+static rf_status act_open(struct play *play, rf_result *result)
+{
+    (void)result;
+    return rf_open(play->name, &opening, &play->store, NULL);
+}
+
+static rf_status act_tend(struct play *play, rf_result *result)
+{
+    (void)result;
+    return rf_tend(play->store, SCENE_LOOK);
+}
+
+/* Somebody who died with two leases in hand. */
+static void make_dead_holder(struct play *play)
+{
+    rf_store *store;
+    scene_by_name("checkpoint")->prepare(play);
+    if (rf_open(play->name, &opening, &store, NULL) != RF_OK) {
+        abort();
+    }
+    for (uint64_t shard = 1; shard <= 2; shard++) {
+        if (rf_acquire(store, SCENE_BEGIN, &play->tenant, SCENE_RUN, shard, 9, RF_BOUND,
+                       &play->grant, NULL) != RF_OK) {
+            abort();
+        }
+    }
+    struct rf_handle *h = rf_handle_of(store);
+    rf_barrier(store, NULL);
+    rf_declare_dead(h->map, h->actor.slot);
+    /* The handle is left as it is: its process would be gone. The mapping is shared with ours. */
+}
+
+static rf_status act_flush(struct play *play, rf_result *result)
+{
+    rf_result mine = {0};
+    result = result == NULL ? &mine : result;
+    rf_cursor cursor = rf_cursor_with("k", "token");
+    result->durability = RF_NOWAIT;
+    rf_status status = rf_checkpoint(play->store, SCENE_NOW, &play->tenant, &play->lease, &cursor,
+                                     SCENE_OP, result);
+    rf_status flushed = rf_barrier(play->store, NULL);
+    return status != RF_OK ? status : flushed;
+}
+
+static rf_status act_snapshot(struct play *play, rf_result *result)
+{
+    (void)result;
+    return rf_snapshot(play->store, NULL);
+}
+
+static struct scene more[4];
+#define MORE_COUNT 4u
+
+static void make_more(void)
+{
+    more[0] = *scene_by_name("open");
+    more[0].act = act_open;
+    more[1] = (struct scene){.name = "reap_of_another",
+                             .traits = SCENE_UNORDERED,
+                             .prepare = make_dead_holder,
+                             .act = act_tend,
+                             .if_done = {RF_OK, -1},
+                             .if_undone = {RF_OK, -1},
+                             .same = true};
+    more[2] = *scene_by_name("checkpoint");
+    more[2].name = "checkpoint_and_flush";
+    more[2].act = act_flush;
+    more[3] = (struct scene){.name = "snapshot",
+                             .traits = SCENE_UNORDERED,
+                             .prepare = scene_by_name("checkpoint")->prepare,
+                             .act = act_snapshot,
+                             .if_done = {RF_OK, -1},
+                             .if_undone = {RF_OK, -1},
+                             .same = true};
+}
+
+static void add_part(struct rf_part *parts, unsigned *n, const struct scene *scene,
+                     rf_durability durability)
+{
+    static const char *const logs[] = {"", " nowait", " wait"};
+    bool both = (scene->traits & (SCENE_LEASED | SCENE_GRANTS)) != 0;
+    for (uint32_t flags = RF_BOUND; flags <= (both ? RF_DETACHED : RF_BOUND); flags++) {
+        if (parts != NULL) {
+            parts[*n] = (struct rf_part){.scene = scene, .flags = flags, .durability = durability};
+            snprintf(parts[*n].name, sizeof(parts[*n].name), "%s%s%s", scene->name,
+                     !both               ? ""
+                     : flags == RF_BOUND ? " bound"
+                                         : " detached",
+                     logs[durability]);
+        }
+        ++*n;
+    }
+}
+
+unsigned rf_stepping_parts(struct rf_part *parts)
+{
+    unsigned n = 0;
+    if (more[0].name == NULL) {
+        make_more();
+    }
+    for (rf_durability log = RF_VOLATILE; log <= RF_WAIT; log++) {
+        for (unsigned i = 0; i < scene_count; i++) {
+            if (strcmp(scenes[i].name, "open") == 0 ||
+                (log != RF_VOLATILE && (scenes[i].traits & (SCENE_LARGE | SCENE_COOLDOWN)) != 0)) {
+                continue;
+            }
+            add_part(parts, &n, &scenes[i], log);
+        }
+        for (unsigned i = 0; i < MORE_COUNT; i++) {
+            if (i < 2 ? log != RF_WAIT : log != RF_VOLATILE) {
+                add_part(parts, &n, &more[i], log);
+            }
+        }
+    }
+    return n;
+}
+
+/* --- states that were seen --- */
+
+struct seen {
+    uint64_t *hash;
+    uint64_t room; /* a power of two */
+    uint64_t count;
+};
+
+static bool is_new(struct seen *s, uint64_t hash)
+{
+    hash += hash == 0;
+    if (s->count * 2 >= s->room) {
+        struct seen more_room = {.room = s->room == 0 ? 1024 : 2 * s->room};
+        more_room.hash = calloc(more_room.room, sizeof(*more_room.hash));
+        for (uint64_t i = 0; i < s->room; i++) {
+            if (s->hash[i] != 0) {
+                is_new(&more_room, s->hash[i]);
+            }
+        }
+        free(s->hash);
+        *s = more_room;
+    }
+    uint64_t i = hash & (s->room - 1);
+    while (s->hash[i] != 0 && s->hash[i] != hash) {
+        i = (i + 1) & (s->room - 1);
+    }
+    bool found = s->hash[i] == hash;
+    s->hash[i] = hash;
+    s->count += !found;
+    return !found;
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The hash of a state changes by what is there no more and what is there now. */
+static uint64_t hash_of(const struct rf_change *c)
+{
+    uint64_t h = c->files < 0 ? 0 : mix(UINT64_MAX - (uint64_t)c->files);
+    for (uint32_t i = 0; i < c->len; i++) {
+        uint64_t place = (c->offset + i) << 8;
+        h ^= mix(place + c->was[i] + 1) ^ mix(place + c->now[i] + 1);
+    }
+    return h;
+}
+
+/* --- one part --- */
+
+struct director {
+    const struct rf_part *part;
+    const struct rf_stepping *how;
+    struct rf_stepped *stepped;
+    struct rf_site_paths original, copy, cold;
+    rf_store *store; /* of a bystander, in the original */
+    struct rf_recording recording;
+    struct rf_judge judge;
+    uint8_t *region; /* of the copy, mapped */
+    struct rf_image second;
+    struct rf_changes settling; /* the stores of a survivor that settles the first death */
+    struct seen seen, seen_pairs;
+    struct rf_prng prng;
+    uint32_t moment, pair;
+    char words[9000];
+};
+
+static struct director *on_stage;
+
+static const char *wrong(struct director *d, const char *what)
+{
+    const struct rf_change *c = d->moment == 0 ? NULL : &d->recording.changes.list[d->moment - 1];
+    snprintf(d->words, sizeof(d->words),
+             "%s: dead at moment %u of %u (instruction %" PRIu64 ", at %" PRIx64
+             " in the program, offset %" PRIx64 "), settler's store %u: %s",
+             d->part->name, d->moment, d->recording.changes.count, c == NULL ? 0 : c->step,
+             c == NULL ? 0 : c->rip - (uint64_t)(uintptr_t)&rf_stepping_play,
+             c == NULL ? 0 : c->offset, d->pair, what);
+    return d->words;
+}
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    const char *words = on_stage == NULL ? "?" : wrong(on_stage, "a survivor hangs");
+    if (write(2, words, strlen(words)) < 0 || write(2, "\n", 1) < 0) {
+        _exit(3);
+    }
+    _exit(2);
+}
+
+static void on_abort(int signal_number)
+{
+    (void)signal_number;
+    const char *words = on_stage == NULL ? "?" : wrong(on_stage, "a survivor aborts");
+    if (write(2, words, strlen(words)) < 0 || write(2, "\n", 1) < 0) {
+        _exit(3);
+    }
+    signal(SIGABRT, SIG_DFL);
+}
+
+static rf_options options_of(const struct rf_part *part, const struct rf_site_paths *paths)
+{
+    rf_options o = scene_options(part->scene);
+    o.manual = true;
+    o.clock = still_clock;
+    o.region_path = paths->region;
+    o.durability = part->durability;
+    o.segment_bytes = 65536;
+    o.snapshot_bytes = 1u << 20;
+    return o;
+}
+
+static const char *open_stage(struct director *d)
+{
+    rf_detail detail;
+    const struct rf_part *part = d->part;
+    rf_paths_make(&d->original, "original");
+    rf_paths_make(&d->copy, "copy");
+    rf_paths_make(&d->cold, "cold");
+    rf_options options = options_of(part, &d->original);
+    if (rf_open(d->original.directory, &options, &d->store, &detail) != RF_OK) {
+        return wrong(d, detail.where);
+    }
+    opening = options;
+    opening.create = false;
+    struct rf_judge *j = &d->judge;
+    j->scene = part->scene;
+    j->bound = part->flags == RF_BOUND;
+    j->durable = part->durability != RF_VOLATILE;
+    j->options = opening;
+    j->options.region_path = d->copy.region;
+    j->directory = d->copy.directory;
+    rf_tenant_from_name("theatre", &j->tenant);
+    rf_inspect(d->store, &j->rest, NULL);
+    j->floor = j->rest.fence_floor;
+    j->members = j->rest.members;
+    struct play play = {.store = d->store,
+                        .name = d->original.directory,
+                        .tenant = j->tenant,
+                        .flags = part->flags,
+                        .grant = {.scratch = j->scratch, .scratch_size = sizeof(j->scratch)}};
+    if (part->scene->prepare != NULL) {
+        part->scene->prepare(&play);
+    }
+    rf_barrier(d->store, NULL);
+    return NULL;
+}
+
+/* The moment in the copy: whoever played is dead in it. */
+static void lay(struct director *d, const struct rf_image *image, uint32_t life)
+{
+    struct rf_header *h = (struct rf_header *)d->region;
+    rf_image_lay(image, d->region);
+    if (d->judge.durable) {
+        rf_files_lay(rf_recording_files(&d->recording), d->copy.directory, true);
+    }
+    struct rf_member *members = (struct rf_member *)(d->region + h->roster.offset);
+    for (uint32_t i = 0; i < h->slot_count; i++) {
+        uint32_t word = atomic_load(&members[i].liveness);
+        if ((word & FUTEX_TID_MASK) == life) {
+            atomic_store(&members[i].liveness, word | FUTEX_OWNER_DIED);
+        }
+    }
+}
+
+static void lay_moment(struct director *d, uint32_t moment)
+{
+    d->moment = moment;
+    d->pair = 0;
+    rf_recording_go(&d->recording, moment);
+    lay(d, &d->recording.image, (uint32_t)d->recording.pid);
+}
+
+static const char *look_cold(struct director *d, struct picture *picture, int *done)
+{
+    struct rf_judge *j = &d->judge;
+    unlink(d->cold.region);
+    rf_files_lay(rf_recording_files(&d->recording), d->cold.directory, false);
+    j->options.region_path = d->cold.region;
+    j->directory = d->cold.directory;
+    const char *why = picture != NULL ? rf_judge_look(j, picture) : rf_judge_cold(j, done);
+    j->options.region_path = d->copy.region;
+    j->directory = d->copy.directory;
+    return why;
+}
+
+/* How it may end: dead at the first moment, and at the last. */
+static const char *rehearse(struct director *d)
+{
+    struct rf_judge *j = &d->judge;
+    uint32_t last = d->recording.changes.count;
+    d->region = rf_paths_map(&d->copy, d->recording.image.size);
+    rf_files_lay(&d->recording.files[0], d->copy.directory, false);
+    lay_moment(d, 0);
+    const char *why = rf_judge_look(j, &j->before);
+    if (why == NULL && j->durable) {
+        why = look_cold(d, &j->cold[0], NULL);
+    }
+    if (why == NULL) {
+        lay_moment(d, last);
+        why = rf_judge_look(j, &j->after);
+    }
+    if (why == NULL && j->durable) {
+        why = look_cold(d, &j->cold[1], NULL);
+    }
+    if (why != NULL) {
+        return wrong(d, why);
+    }
+    j->told_apart = strcmp(j->before.text, j->after.text) != 0;
+    j->cold_apart = j->durable && strcmp(j->cold[0].text, j->cold[1].text) != 0;
+    return NULL;
+}
+
+static bool chosen(struct director *d, uint64_t wanted, uint64_t all)
+{
+    return wanted == 0 || wanted >= all || rf_prng_next(&d->prng) % all < wanted;
+}
+
+static bool can_meet(const struct director *d)
+{
+    unsigned traits = d->part->scene->traits;
+    bool lost = d->judge.bound && (traits & (SCENE_LEASED | SCENE_GRANTS)) != 0;
+    return !lost && (traits & (SCENE_PROCESS | SCENE_OPENS | SCENE_COOLDOWN)) == 0;
+}
+
+/* --- two deaths --- */
+
+/* What a survivor stores when it settles this moment. */
+static const char *settle_traced(struct director *d, uint32_t *slot)
+{
+    rf_store *store;
+    rf_detail detail;
+    lay_moment(d, d->moment);
+    if (rf_open(d->copy.directory, &d->judge.options, &store, &detail) != RF_OK) {
+        return wrong(d, detail.where);
+    }
+    struct rf_map *map = rf_handle_of(store)->map;
+    struct rf_image now = {.bytes = map->base, .size = map->bytes};
+    if (d->second.bytes == NULL) {
+        rf_image_take(&d->second, map->base, map->bytes);
+    } else {
+        rf_image_lay(&now, d->second.bytes);
+    }
+    *slot = rf_handle_of(store)->actor.slot;
+    d->settling.count = 0;
+    rf_trace_begin(map->base, map->bytes, &d->second, &d->settling);
+    rf_status status = rf_tend(store, SCENE_LOOK);
+    rf_trace_end();
+    rf_close(store);
+    return status == RF_OK ? NULL : wrong(d, "the first survivor can't settle the dead");
+}
+
+static const char *kill_settlers(struct director *d, int first_done, uint64_t hash, uint64_t wanted)
+{
+    struct rf_image *image = &d->second;
+    struct rf_change *list;
+    uint32_t slot = 0, count;
+    const char *why = settle_traced(d, &slot);
+    if (why != NULL) {
+        return why;
+    }
+    list = d->settling.list;
+    count = d->settling.count;
+    d->stepped->pairs += count;
+    for (uint32_t i = count; i-- > 0;) {
+        memcpy(image->bytes + list[i].offset, list[i].was, list[i].len);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        int done;
+        memcpy(image->bytes + list[i].offset, list[i].now, list[i].len);
+        hash ^= hash_of(&list[i]);
+        if (!is_new(&d->seen_pairs, hash) || !chosen(d, wanted, count)) {
+            continue;
+        }
+        d->pair = i + 1;
+        lay(d, image, (uint32_t)d->recording.pid);
+        struct rf_member *m =
+            (struct rf_member *)(d->region + ((struct rf_header *)d->region)->roster.offset);
+        atomic_fetch_or(&m[slot].liveness, FUTEX_OWNER_DIED);
+        alarm(WATCHDOG_S);
+        why = rf_judge(&d->judge, d->stepped->pairs_judged % 4 == 0 ? RF_BY_TENDING : RF_BY_READING,
+                       &done);
+        if (why == NULL && done != first_done) {
+            why = "the second death changed whether it happened";
+        }
+        if (why != NULL) {
+            return wrong(d, why);
+        }
+        d->stepped->pairs_judged++;
+    }
+    d->pair = 0;
+    return NULL;
+}
+
+/* --- all moments --- */
+
+static const char *judge_moment(struct director *d, uint32_t moment, bool all, int *done)
+{
+    const char *why;
+    alarm(WATCHDOG_S);
+    lay_moment(d, moment);
+    why = rf_judge(&d->judge, all ? RF_BY_TENDING : RF_BY_READING, done);
+    d->stepped->judged++;
+    if (why == NULL && all && can_meet(d)) {
+        int ignored;
+        lay_moment(d, moment);
+        why = rf_judge(&d->judge, RF_BY_MEETING, &ignored);
+        d->stepped->judged++;
+    }
+    if (why == NULL && d->judge.durable &&
+        (moment == 0 || d->recording.changes.list[moment - 1].files >= 0)) {
+        int ignored;
+        why = look_cold(d, NULL, &ignored);
+        d->stepped->judged++;
+    }
+    return why == NULL ? NULL : wrong(d, why);
+}
+
+static const char *judge_all(struct director *d)
+{
+    const struct rf_stepping *how = d->how;
+    struct rf_stepped *s = d->stepped;
+    bool large = (d->part->scene->traits & SCENE_LARGE) != 0;
+    bool ordered = (d->part->scene->traits & SCENE_UNORDERED) == 0;
+    uint32_t last = d->recording.changes.count, before = 0;
+    uint64_t hash = 0, wanted = large ? how->sample_large : how->sample;
+    int done = 0, was_done = 0;
+    uint64_t pairs_wanted = how->sample_twice == 0 ? 0 : how->sample_twice / (wanted + 1) + 1;
+    for (uint32_t moment = 0; moment <= last; moment++) {
+        if (moment != 0) {
+            hash ^= hash_of(&d->recording.changes.list[moment - 1]);
+        }
+        /* Stores of one instruction that were noted in parts are one moment. */
+        if (moment != last && moment != 0 &&
+            d->recording.changes.list[moment].step == d->recording.changes.list[moment - 1].step) {
+            continue;
+        }
+        s->moments++;
+        bool new_state = is_new(&d->seen, hash);
+        s->distinct += new_state;
+        if (moment != 0 && moment != last && !(new_state && chosen(d, wanted, last))) {
+            continue;
+        }
+        const char *why = judge_moment(d, moment, !large || s->judged % 16 == 0, &done);
+        if (why == NULL && d->judge.told_apart && ordered) {
+            why = moment == 0 && done == 1      ? wrong(d, "done before it began")
+                  : moment == last && done == 0 ? wrong(d, "not done at its end")
+                  : was_done == 1 && done == 0  ? wrong(d, "undone after it was done")
+                                                : NULL;
+        }
+        if (why == NULL && how->twice) {
+            why = kill_settlers(d, done, hash, pairs_wanted);
+        }
+        if (why != NULL) {
+            return why;
+        }
+        s->done += done == 1;
+        s->undone += done == 0;
+        was_done = done;
+        before = moment;
+    }
+    (void)before;
+    return NULL;
+}
+
+static void close_stage(struct director *d)
+{
+    alarm(0);
+    on_stage = NULL;
+    if (d->region != NULL) {
+        munmap(d->region, d->recording.image.size);
+    }
+    rf_recording_drop(&d->recording);
+    rf_image_drop(&d->second);
+    free(d->settling.list);
+    free(d->seen.hash);
+    free(d->seen_pairs.hash);
+    rf_judge_drop(&d->judge);
+    if (d->store != NULL) {
+        rf_close(d->store);
+    }
+    rf_paths_remove(&d->original);
+    rf_paths_remove(&d->copy);
+    rf_paths_remove(&d->cold);
+}
+
+const char *rf_stepping_play(const struct rf_part *part, const struct rf_stepping *how,
+                             struct rf_stepped *stepped)
+{
+    static struct director director; /* the words outlive the call */
+    struct director *d = &director;
+    *d = (struct director){
+        .part = part, .how = how, .stepped = stepped, .prng = {.state = how->seed}};
+    *stepped = (struct rf_stepped){0};
+    on_stage = d;
+    signal(SIGALRM, on_alarm);
+    signal(SIGABRT, on_abort);
+    const char *why = open_stage(d);
+    if (why == NULL) {
+        struct rf_recorder recorder = {.scene = part->scene,
+                                       .flags = part->flags,
+                                       .paths = &d->original,
+                                       .options = opening,
+                                       .tenant = d->judge.tenant,
+                                       .region = rf_handle_of(d->store)->map->base,
+                                       .with_files = part->durability != RF_VOLATILE,
+                                       .compare_each = how->compare_each};
+        rf_record(&recorder, &d->recording);
+        d->judge.lease = d->recording.lease;
+        stepped->instructions = d->recording.instructions;
+        why = d->recording.wrong[0] == 0 ? NULL : wrong(d, d->recording.wrong);
+    }
+    if (why == NULL) {
+        why = rehearse(d);
+    }
+    if (why == NULL) {
+        why = judge_all(d);
+    }
+    close_stage(d);
+    return why;
+}
