@@ -9,7 +9,8 @@ RF_SECONDS ?= 600
 SIM_SEED ?= 1
 export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS
 
-.PHONY: help deps demo test bench soak scan-soak sim mutants model fuzz install format format-check clean
+.PHONY: help deps demo test bench soak scan-soak sim mutants step step-twice model fuzz install format \
+	format-check clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -60,6 +61,14 @@ scan-soak: ## rf-scan at length: 200,000 files, 2 GB in one, kills and resumptio
 	for test in files oracle workers resume; do \
 	    echo "-- $$test"; "$(BUILD)/gcc/tests/test_scan_$$test" </dev/null || exit 1; \
 	done
+
+step: deps ## kill every operation at every instruction (STEP_ARGS=--help)
+	@cmake/build.sh gcc rf-step
+	@"$(BUILD)/gcc/tests/rf-step" $(STEP_ARGS)
+
+step-twice: deps ## the same, and kill whoever settles the first death at each of its stores
+	@cmake/build.sh gcc rf-step
+	@"$(BUILD)/gcc/tests/rf-step" --twice --volatile $(STEP_ARGS)
 
 fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
 	@cmake/build.sh fuzz

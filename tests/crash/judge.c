@@ -129,7 +129,9 @@ static void call_again(struct rf_judge *j, int done)
                                                  (int)result.outcome == if_done->outcome);
     bool as_undone = status == if_undone->status && (status != RF_OK || if_undone->outcome < 0 ||
                                                      (int)result.outcome == if_undone->outcome);
-    if (!((done != 0 && as_done) || (done != 1 && as_undone))) {
+    /* It had not come to its cooldown yet. */
+    bool early = done != 1 && status == RF_OK && (scene->traits & SCENE_COOLDOWN) != 0;
+    if (!early && !((done != 0 && as_done) || (done != 1 && as_undone))) {
         snprintf(j->words, sizeof(j->words), "called again though it was %s: %s, %s",
                  done < 0    ? "done or not"
                  : done != 0 ? "done"

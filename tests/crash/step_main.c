@@ -34,9 +34,11 @@ static void usage(FILE *out)
         "usage: rf-step [options] [PART...]\n"
         "Kills every operation at every instruction, in a copy of its store, and sends a survivor in.\n"
         "  -l, --list            the parts: scenes, kinds of lease, with and without a log\n"
-        "  -t, --twice           the survivor that settles the death is killed at each of its stores, too\n"
+        "  -t, --twice           the survivor that settles the death is killed at each of its stores, too;\n"
+        "                        of operations with more than 1000 moments about 100 are taken\n"
+        "  -v, --volatile        only without a log\n"
         "  -s, --sample N        about N moments of each part, N/4 of large ones [all]\n"
-        "  -p, --pairs N         with --twice: about N pairs of each part [all, 20000 of large ones]\n"
+        "  -p, --pairs N         with --twice: about N pairs of each part [all]\n"
         "  -e, --exact           compare the whole region after every instruction: nothing is missed\n"
         "  -j, --jobs N          at once [cores]\n"
         "  -S, --seed N          of the samples [1]\n");
@@ -74,13 +76,7 @@ static void start(struct job *job, unsigned number, unsigned part, const struct 
         struct rf_stepped stepped;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         stay_on_core(number);
-        struct rf_stepping mine = *how;
-        if ((parts[part].scene->traits & SCENE_LARGE) != 0 && mine.twice &&
-            mine.sample_large == 0) {
-            mine.sample_large = 200;
-            mine.sample_twice = mine.sample_twice == 0 ? 20000 : mine.sample_twice;
-        }
-        const char *why = rf_stepping_play(&parts[part], &mine, &stepped);
+        const char *why = rf_stepping_play(&parts[part], how, &stepped);
         if (why != NULL) {
             fprintf(stderr, "%s\n", why);
         }
@@ -154,16 +150,18 @@ static void play_all(const unsigned *list, unsigned count, const struct rf_stepp
 
 int main(int argc, char **argv)
 {
-    static const struct option names[] = {
-        {"list", 0, NULL, 'l'},  {"twice", 0, NULL, 't'}, {"sample", 1, NULL, 's'},
-        {"pairs", 1, NULL, 'p'}, {"exact", 0, NULL, 'e'}, {"jobs", 1, NULL, 'j'},
-        {"seed", 1, NULL, 'S'},  {"help", 0, NULL, 'h'},  {0}};
-    struct rf_stepping how = {.seed = 1};
+    static const struct option names[] = {{"list", 0, NULL, 'l'},     {"twice", 0, NULL, 't'},
+                                          {"sample", 1, NULL, 's'},   {"pairs", 1, NULL, 'p'},
+                                          {"volatile", 0, NULL, 'v'}, {"exact", 0, NULL, 'e'},
+                                          {"jobs", 1, NULL, 'j'},     {"seed", 1, NULL, 'S'},
+                                          {"help", 0, NULL, 'h'},     {0}};
+    struct rf_stepping how = {.seed = 1, .sample_many = 100};
     unsigned chosen[512], chosen_count = 0, count = rf_stepping_parts(parts);
     long at_once = sysconf(_SC_NPROCESSORS_ONLN);
     struct timespec from, to;
+    bool with_log = true;
     int c;
-    while ((c = getopt_long(argc, argv, "lts:p:ej:S:h", names, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "ltvs:p:ej:S:h", names, NULL)) != -1) {
         switch (c) {
         case 'l':
             for (unsigned i = 0; i < count; i++) {
@@ -173,9 +171,12 @@ int main(int argc, char **argv)
         case 't':
             how.twice = true;
             break;
+        case 'v':
+            with_log = false;
+            break;
         case 's':
             how.sample = (uint32_t)strtoul(optarg, NULL, 0);
-            how.sample_large = how.sample / 4 + 1;
+            how.sample_large = how.sample_many = how.sample / 4 + 1;
             break;
         case 'p':
             how.sample_twice = (uint32_t)strtoul(optarg, NULL, 0);
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
         for (int a = optind; a < argc; a++) {
             wanted = wanted || strncmp(parts[i].name, argv[a], strlen(argv[a])) == 0;
         }
-        if (wanted) {
+        if (wanted && (with_log || parts[i].durability == RF_VOLATILE)) {
             chosen[chosen_count++] = i;
         }
     }

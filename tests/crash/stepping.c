@@ -468,10 +468,15 @@ static const char *judge_all(struct director *d)
 {
     const struct rf_stepping *how = d->how;
     struct rf_stepped *s = d->stepped;
+    /* Long bytes or hundreds of shards: most of its moments are inside of one copying loop. */
     bool large = (d->part->scene->traits & SCENE_LARGE) != 0;
+    bool many = d->recording.changes.count > RF_STEPPING_MANY;
     bool ordered = (d->part->scene->traits & SCENE_UNORDERED) == 0;
-    uint32_t last = d->recording.changes.count, before = 0;
+    uint32_t last = d->recording.changes.count;
     uint64_t hash = 0, wanted = large ? how->sample_large : how->sample;
+    if (how->twice && many) {
+        wanted = how->sample_many;
+    }
     int done = 0, was_done = 0;
     uint64_t pairs_wanted = how->sample_twice == 0 ? 0 : how->sample_twice / (wanted + 1) + 1;
     for (uint32_t moment = 0; moment <= last; moment++) {
@@ -505,9 +510,7 @@ static const char *judge_all(struct director *d)
         s->done += done == 1;
         s->undone += done == 0;
         was_done = done;
-        before = moment;
     }
-    (void)before;
     return NULL;
 }
 

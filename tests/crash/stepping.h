@@ -11,9 +11,12 @@
 #include "judge.h"
 #include "recording.h"
 
+#define RF_STEPPING_MANY 1000u
+
 struct rf_stepping {
     uint32_t sample;       /* moments to judge of an operation, about; 0: all */
     uint32_t sample_large; /* the same for scenes of hundreds of shards */
+    uint32_t sample_many; /* two deaths: the same for what has more than RF_STEPPING_MANY moments */
     uint32_t compare_each; /* see struct rf_recorder */
     bool twice;            /* two deaths */
     uint32_t sample_twice; /* pairs, about; 0: all */

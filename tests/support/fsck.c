@@ -108,7 +108,8 @@ static const char *check_runs(const struct rf_map *map)
     for (uint32_t slot = 0; slot < used; slot++) {
         struct rf_runrec *run = rf_run_at(map, slot);
         uint64_t uid = atomic_load(&run->tag);
-        if (!rf_lock_is_free(map, &run->lock) || (atomic_load(&run->seq) & 1u) != 0 ||
+        /* A free slot may have been left in the middle of being filled: its next user goes on there. */
+        if (!rf_lock_is_free(map, &run->lock) || (uid != 0 && (atomic_load(&run->seq) & 1u) != 0) ||
             atomic_load(&run->pending) != 0) {
             return wrong("run slot %u: lock %x, sequence %u, pending %" PRIu64, slot,
                          atomic_load(&run->lock), atomic_load(&run->seq),
