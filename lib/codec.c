@@ -263,7 +263,7 @@ struct reader {
     bool bad; /* sticky; after it every value reads as 0 */
 };
 
-static const uint8_t *take(struct reader *r, size_t n)
+static inline const uint8_t *take(struct reader *r, size_t n)
 {
     if (r->bad || (size_t)(r->end - r->at) < n) {
         r->bad = true;
@@ -274,33 +274,33 @@ static const uint8_t *take(struct reader *r, size_t n)
     return at;
 }
 
-static uint8_t get_u8(struct reader *r)
+static inline uint8_t get_u8(struct reader *r)
 {
     const uint8_t *at = take(r, 1);
     return at == NULL ? 0 : *at;
 }
 
-static uint32_t get_u32(struct reader *r)
+static inline uint32_t get_u32(struct reader *r)
 {
     const uint8_t *at = take(r, 4);
     return at == NULL ? 0 : rf_load_le32(at);
 }
 
-static uint64_t get_u64(struct reader *r)
+static inline uint64_t get_u64(struct reader *r)
 {
     const uint8_t *at = take(r, 8);
     return at == NULL ? 0 : rf_load_le64(at);
 }
 
 /* A discriminant or flag of at most `max`. */
-static uint8_t get_enum(struct reader *r, uint8_t max)
+static inline uint8_t get_enum(struct reader *r, uint8_t max)
 {
     uint8_t v = get_u8(r);
     r->bad = r->bad || v > max;
     return v;
 }
 
-static rf_bytes get_bytes(struct reader *r, size_t max)
+static inline rf_bytes get_bytes(struct reader *r, size_t max)
 {
     uint32_t len = get_u32(r);
     if (len > max) {
@@ -319,7 +319,7 @@ static rf_spec get_spec(struct reader *r)
     return s;
 }
 
-static rf_cursor get_cursor(struct reader *r)
+static inline rf_cursor get_cursor(struct reader *r)
 {
     rf_cursor c = {0};
     if (get_enum(r, 1) == 1) {
@@ -332,28 +332,39 @@ static rf_cursor get_cursor(struct reader *r)
     return c;
 }
 
-static void get_entry(struct reader *r, uint8_t max_kind, uint64_t *op, uint8_t *kind,
-                      uint8_t *result, uint64_t *hash, uint64_t *at)
+static inline void get_entry(struct reader *r, uint8_t max_kind, uint64_t *op, uint8_t *kind,
+                             uint8_t *result, uint64_t *hash, uint64_t *executed_at)
 {
-    *op = get_u64(r);
-    *kind = get_enum(r, max_kind);
-    *result = get_enum(r, RF_RESULT_SUPERSEDED);
-    *hash = get_u64(r);
-    *at = get_u64(r);
+    const uint8_t *at = take(r, ENTRY_SIZE);
+    if (at == NULL) {
+        return;
+    }
+    *op = rf_load_le64(at);
+    *kind = at[8];
+    *result = at[9];
+    *hash = rf_load_le64(at + 10);
+    *executed_at = rf_load_le64(at + 18);
+    r->bad = *kind > max_kind || *result > RF_RESULT_SUPERSEDED;
 }
 
-static struct rf_shard_state get_state(struct reader *r)
+static inline struct rf_shard_state get_state(struct reader *r)
 {
     struct rf_shard_state s = {0};
-    s.status = get_enum(r, RF_SHARD_PARKED);
-    s.park_reason = get_u8(r);
-    s.semantics = get_enum(r, RF_DISPATCHED);
-    s.flags = get_enum(r, RF_SHARD_LEASED | RF_SHARD_HAS_PARENT);
-    s.fence = get_u64(r);
-    s.attempts = get_u32(r);
-    if ((s.flags & RF_SHARD_LEASED) != 0) {
-        s.owner = get_u64(r);
-        s.deadline = get_u64(r);
+    const uint8_t *at = take(r, 16); /* what every state has */
+    if (at == NULL) {
+        return s;
+    }
+    s.status = at[0];
+    s.park_reason = at[1];
+    s.semantics = at[2];
+    s.flags = at[3];
+    s.fence = rf_load_le64(at + 4);
+    s.attempts = rf_load_le32(at + 12);
+    r->bad = s.status > RF_SHARD_PARKED || s.semantics > RF_DISPATCHED ||
+             s.flags > (RF_SHARD_LEASED | RF_SHARD_HAS_PARENT);
+    if ((s.flags & RF_SHARD_LEASED) != 0 && (at = take(r, 16)) != NULL) {
+        s.owner = rf_load_le64(at);
+        s.deadline = rf_load_le64(at + 8);
     }
     if ((s.flags & RF_SHARD_HAS_PARENT) != 0) {
         s.parent = get_u64(r);
@@ -513,13 +524,19 @@ rf_status rf_codec_get_step(rf_bytes in, struct rf_step_record *out, size_t *use
     }
     struct rf_shard_step *step = &out->step;
     memset(step, 0, sizeof(*step));
-    out->shard = get_u64(&r);
-    out->version = get_u64(&r);
-    out->time = get_u64(&r);
-    step->event = (rf_event_kind)get_enum(&r, RF_EVENT_OWNER_LOST);
-    step->changes =
-        get_enum(&r, RF_CHANGED_CURSOR | RF_CHANGED_SPEC | RF_CHANGED_RING | RF_CHANGED_SPAWNED);
+    const uint8_t *fixed = take(&r, 26);
+    if (fixed == NULL) {
+        return RF_CORRUPT;
+    }
+    out->shard = rf_load_le64(fixed);
+    out->version = rf_load_le64(fixed + 8);
+    out->time = rf_load_le64(fixed + 16);
+    step->event = (rf_event_kind)fixed[24];
+    step->changes = fixed[25];
     step->next = get_state(&r);
+    r.bad =
+        r.bad || fixed[24] > RF_EVENT_OWNER_LOST ||
+        fixed[25] > (RF_CHANGED_CURSOR | RF_CHANGED_SPEC | RF_CHANGED_RING | RF_CHANGED_SPAWNED);
     step->next.ring_count = get_enum(&r, RF_SHARD_RING);
     step->next.ring_next = get_enum(&r, RF_SHARD_RING - 1);
     step->next.spawned_count = get_u32(&r);

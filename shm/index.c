@@ -176,6 +176,15 @@ rf_status rf_index_enter_shard(struct rf_actor *actor, uint64_t hash, uint32_t s
     return enter(actor, &actor->map->header->shard_index, hash, slot, detail);
 }
 
+void rf_index_prefetch_shard(const struct rf_map *map, uint64_t hash)
+{
+    const struct rf_section *table = &map->header->shard_index;
+    uint64_t bucket = choice(table, hash, 0);
+    if (rf_region_index_present(map, bucket)) {
+        __builtin_prefetch(rf_section_at(map, table, bucket), 1);
+    }
+}
+
 void rf_index_leave_shard(struct rf_map *map, uint64_t hash, uint32_t slot)
 {
     leave(map, &map->header->shard_index, hash, slot);

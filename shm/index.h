@@ -20,6 +20,8 @@ uint64_t rf_index_hash_run(const struct rf_map *map, const rf_tenant *tenant, ui
 
 rf_status rf_index_enter_shard(struct rf_actor *actor, uint64_t hash, uint32_t slot,
                                rf_detail *detail);
+/* What entering will look at first comes into the cache. */
+void rf_index_prefetch_shard(const struct rf_map *map, uint64_t hash);
 void rf_index_leave_shard(struct rf_map *map, uint64_t hash, uint32_t slot);
 /* Slots that may be the key's, one after another; *at starts at 0. Returns false when done. */
 bool rf_index_next_shard(const struct rf_map *map, uint64_t hash, uint32_t *at, uint32_t *slot);

@@ -1,8 +1,10 @@
+#define _GNU_SOURCE
 #include "replay.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "codec.h"
 #include "directory.h"
@@ -18,6 +20,7 @@
  * tags of blocks taken here are never those of an operation. */
 #define REPLAY_SLOT (RF_SLOTS_MAX - 1u)
 #define AHEAD       8u
+#define ENTRIES     16u /* of the index that wait until their places are in the cache */
 #define PURGED      UINT32_MAX
 #define NO_RUN      (UINT32_MAX - 1u)
 /* Times are callers' own; one beyond this (the year 2262) says nothing about the clock. */
@@ -69,6 +72,12 @@ struct rf_replay {
     uint64_t floor;
     uint64_t current_uid; /* of the snapshot's run */
     struct rf_replay_tally tally;
+
+    struct {
+        uint64_t hash;
+        uint32_t slot;
+    } entries[ENTRIES];
+    uint32_t entry_count;
 
     struct rf_log_order order;
     struct rf_step_record step;
@@ -334,9 +343,30 @@ static rf_status make_run(struct rf_replay *p, uint64_t uid, const struct rf_run
                               detail);
 }
 
-static void drop_run(struct rf_replay *p, uint32_t slot, uint64_t uid)
+static rf_status enter_all(struct rf_replay *p, rf_detail *detail)
+{
+    rf_status status = RF_OK;
+    for (uint32_t i = 0; status == RF_OK && i < p->entry_count; i++) {
+        status = rf_index_enter_shard(&p->actor, p->entries[i].hash, p->entries[i].slot, detail);
+    }
+    p->entry_count = 0;
+    return status;
+}
+
+/* Into the index, soon: nobody looks for it before the end. */
+static rf_status enter_soon(struct rf_replay *p, uint64_t hash, uint32_t slot, rf_detail *detail)
+{
+    rf_status status = p->entry_count == ENTRIES ? enter_all(p, detail) : RF_OK;
+    rf_index_prefetch_shard(p->map, hash);
+    p->entries[p->entry_count].hash = hash;
+    p->entries[p->entry_count++].slot = slot;
+    return status;
+}
+
+static rf_status drop_run(struct rf_replay *p, uint32_t slot, uint64_t uid, rf_detail *detail)
 {
     struct rf_map *map = p->map;
+    rf_status status = enter_all(p, detail); /* or they would be entered when it is gone */
     struct rf_runrec *r = rf_run_at(map, slot);
     uint64_t places = (uint64_t)p->sides[slot].extents * RF_EXTENT_SHARDS;
     for (uint64_t position = 0; position < places; position++) {
@@ -353,6 +383,30 @@ static void drop_run(struct rf_replay *p, uint32_t slot, uint64_t uid)
     STORE64(r->count, 0);
     STORE64(r->tag, 0);
     p->free_hint = slot < p->free_hint ? slot : p->free_hint;
+    return status;
+}
+
+/* Many extents that will all be written: their pages at once, which is much cheaper than one by one. Where
+ * the kernel can't, nothing is lost. */
+static void populate(const struct rf_replay *p, const struct rf_runrec *run, uint32_t from,
+                     uint32_t to)
+{
+    const size_t page = 4096;
+    for (uint32_t j = from; j < to;) {
+        uint32_t first = rf_dir_slot(p->map, run, (uint64_t)j * RF_EXTENT_SHARDS), count = 1;
+        while (j + count < to &&
+               rf_dir_slot(p->map, run, (uint64_t)(j + count) * RF_EXTENT_SHARDS) ==
+                   first + count * RF_EXTENT_SHARDS) {
+            count++;
+        }
+        uintptr_t begin = (uintptr_t)rf_extent_at(p->map, first / RF_EXTENT_SHARDS);
+        uintptr_t end = begin + (size_t)count * sizeof(struct rf_extent);
+        if (count > 4) {
+            begin = (begin + page - 1) / page * page;
+            madvise((void *)begin, (end - begin) / page * page, MADV_POPULATE_WRITE);
+        }
+        j += count;
+    }
 }
 
 /* Room in the run's directory for a position. */
@@ -370,7 +424,9 @@ static rf_status grow(struct rf_replay *p, uint32_t slot, uint64_t uid, uint64_t
     rf_status status =
         rf_dir_grow(&p->actor, rf_run_at(p->map, slot), uid, have, positions, detail);
     if (status == RF_OK) {
+        uint32_t from = side->extents;
         side->extents = (uint32_t)((positions + RF_EXTENT_SHARDS - 1) / RF_EXTENT_SHARDS);
+        populate(p, rf_run_at(p->map, slot), from, side->extents);
     }
     return status;
 }
@@ -386,7 +442,7 @@ static rf_status make_shard(struct rf_replay *p, uint32_t slot, struct rf_rec_ne
     rf_status status = rf_rec_make(&p->actor, rf_rec_at(p->map, at), made, detail);
     if (status == RF_OK) {
         uint64_t hash = rf_index_hash_shard(p->map, made->run_uid, made->shard);
-        status = rf_index_enter_shard(&p->actor, hash, at, detail);
+        status = enter_soon(p, hash, at, detail);
     }
     if (status == RF_OK) {
         p->sides[slot].made++;
@@ -499,13 +555,14 @@ rf_status rf_replay_shard(struct rf_replay *p, const struct rf_snapshot_shard *e
     return status;
 }
 
-void rf_replay_forget(struct rf_replay *p)
+rf_status rf_replay_forget(struct rf_replay *p, rf_detail *detail)
 {
     uint32_t slot = find_uid(p, p->current_uid);
-    drop_run(p, slot, p->current_uid);
+    rf_status status = drop_run(p, slot, p->current_uid, detail);
     /* Not as purged: if the log has made it as well, it is made again and purged again. */
     uid_cell(p, p->current_uid)->slot = NO_RUN;
     p->last_uid = 0;
+    return status;
 }
 
 /* --- chains --- */
@@ -856,10 +913,8 @@ static inline bool needs_blocks(const struct rf_rec *rec, const struct rf_shard_
 }
 
 static rf_status apply_step(struct rf_replay *p, uint64_t epoch, const struct rf_log_record *r,
-                            const struct parts *parts, uint32_t slot, rf_detail *detail)
+                            const struct parts *parts, struct rf_rec *rec, rf_detail *detail)
 {
-    struct rf_runrec *run = rf_run_at(p->map, slot);
-    struct rf_rec *rec = rec_at(p, run, slot, parts->step.position);
     struct rf_desc *d = p->actor.desc;
     size_t used;
     if (!is_shard(rec, r->uid, parts->step.position)) {
@@ -915,14 +970,21 @@ static rf_status apply_purge(struct rf_replay *p, uint64_t epoch, const struct r
         rf_status status = unknown_run(p, epoch, r, slot, detail);
         return status != RF_OK ? status : set_uid(p, r->uid, PURGED, detail);
     }
-    drop_run(p, slot, r->uid);
     p->tally.applied++;
-    return set_uid(p, r->uid, PURGED, detail);
+    rf_status status = drop_run(p, slot, r->uid, detail);
+    return status != RF_OK ? status : set_uid(p, r->uid, PURGED, detail);
 }
 
-static inline rf_status apply(struct rf_replay *p, uint64_t epoch, const struct rf_log_record *r,
+/* A record that is about to be applied, and the shard that it will probably change. */
+struct ahead {
+    const struct rf_log_record *record;
+    struct rf_rec *rec;
+};
+
+static inline rf_status apply(struct rf_replay *p, uint64_t epoch, const struct ahead *ahead,
                               rf_detail *detail)
 {
+    const struct rf_log_record *r = ahead->record;
     uint32_t slot = find_uid(p, r->uid);
     if (r->kind == RF_LOG_CHUNK) {
         return RF_OK;
@@ -937,35 +999,56 @@ static inline rf_status apply(struct rf_replay *p, uint64_t epoch, const struct 
     if (!cut(r, &parts)) {
         return refuse_record(detail, epoch, r, "a record that is too short");
     }
-    return r->kind == RF_LOG_STEP ? apply_step(p, epoch, r, &parts, slot, detail)
+    return r->kind == RF_LOG_STEP ? apply_step(p, epoch, r, &parts, ahead->rec, detail)
                                   : apply_run(p, epoch, r, &parts, slot, detail);
 }
 
-/* The lines that a step will write. */
-static inline void prefetch(struct rf_replay *p, const struct rf_log_record *r)
+/* Where the ring's newest entry of a step will go, by a glance at the bytes; any answer does. */
+static inline uint32_t glance_at_ring(const struct rf_log_record *r)
 {
+    enum { STATE = sizeof(struct rf_log_step) + RF_CODEC_HEADER + 26, FLAGS = STATE + 3 };
+    const uint8_t *body = (const uint8_t *)(r + 1);
+    uint32_t flags = r->body_bytes > FLAGS ? body[FLAGS] : 0;
+    uint32_t at = STATE + 16u + ((flags & RF_SHARD_LEASED) != 0 ? 16u : 0u) +
+                  ((flags & RF_SHARD_HAS_PARENT) != 0 ? 8u : 0u) + 1u;
+    return r->body_bytes > at ? rf_ring_newest(body[at], RF_SHARD_RING) % RF_SHARD_RING : 0;
+}
+
+/* The lines that a step will write. */
+static inline struct ahead look_ahead(struct rf_replay *p, const struct rf_log_record *r)
+{
+    struct ahead ahead = {.record = r};
     struct rf_log_step step;
     if (r->kind != RF_LOG_STEP || r->body_bytes < sizeof(step)) {
-        return;
+        return ahead;
     }
     uint32_t slot = find_uid(p, r->uid);
     if (slot >= NO_RUN) {
-        return;
+        return ahead;
     }
     memcpy(&step, r + 1, sizeof(step));
-    const char *rec = (const char *)rec_at(p, rf_run_at(p->map, slot), slot, step.position);
-    if (rec != NULL) {
-#pragma GCC unroll 16
-        for (size_t i = 0; i < 11; i++) {
-            __builtin_prefetch(rec + i * RF_LINE, 1);
-        }
+    ahead.rec = rec_at(p, rf_run_at(p->map, slot), slot, step.position);
+    if (ahead.rec != NULL) {
+        const char *rec = (const char *)ahead.rec;
+        const struct rf_shard_ring *ring = &ahead.rec->ring;
+        uint32_t at = glance_at_ring(r);
+        __builtin_prefetch(rec, 1);
+        __builtin_prefetch(rec + RF_LINE, 1);
+        __builtin_prefetch(rec + 2 * RF_LINE, 1);
+        __builtin_prefetch(&ring->op[at], 1);
+        __builtin_prefetch(&ring->hash[at], 1);
+        __builtin_prefetch(&ring->executed_at[at], 1);
+        __builtin_prefetch(&ring->kind[at], 1);
+        __builtin_prefetch(ahead.rec->cursor_bytes + RF_LINE / 2, 1);
     }
+    return ahead;
 }
 
 rf_status rf_replay_batch(struct rf_replay *p, const struct rf_log_batch *batch, rf_detail *detail)
 {
     uint64_t epoch = batch->header.epoch;
-    const struct rf_log_record *ahead[AHEAD], *r;
+    struct ahead ahead[AHEAD];
+    const struct rf_log_record *r;
     rf_status status = rf_log_order_begin(&p->order, batch, detail);
     if (batch->new_incarnation) {
         drop_chains(p);
@@ -981,21 +1064,18 @@ rf_status rf_replay_batch(struct rf_replay *p, const struct rf_log_batch *batch,
     uint32_t count = 0, at = 0;
     for (; status == RF_OK && count < AHEAD && (r = rf_log_order_next(&p->order)) != NULL;
          count++) {
-        prefetch(p, r);
-        ahead[count] = r;
+        ahead[count] = look_ahead(p, r);
     }
     while (status == RF_OK && count != 0) {
-        const struct rf_log_record *this = ahead[at];
+        struct ahead this = ahead[at];
         r = rf_log_order_next(&p->order);
         if (r != NULL) {
-            prefetch(p, r);
-            ahead[at] = r;
-            at = (at + 1) % AHEAD;
+            ahead[at] = look_ahead(p, r);
         } else {
-            at = (at + 1) % AHEAD;
             count--;
         }
-        status = apply(p, epoch, this, detail);
+        at = (at + 1) % AHEAD;
+        status = apply(p, epoch, &this, detail);
     }
     p->tally.batches++;
     p->tally.records += batch->header.records;
@@ -1077,17 +1157,15 @@ rf_status rf_replay_finish(struct rf_replay *p, uint64_t leases_after, rf_detail
 {
     struct rf_header *h = p->map->header;
     uint32_t used = atomic_load(&h->runs_used);
+    rf_status status = enter_all(p, detail);
     drop_chains(p);
-    for (uint32_t slot = 0; slot < used; slot++) {
+    for (uint32_t slot = 0; status == RF_OK && slot < used; slot++) {
         if (LOAD64(rf_run_at(p->map, slot)->tag) == 0) {
             continue;
         }
-        rf_status status = finish_run(p, slot, leases_after, detail);
-        if (status != RF_OK) {
-            return status;
-        }
+        status = finish_run(p, slot, leases_after, detail);
     }
     STORE64(h->next_uid, p->next_uid);
     STORE64(h->fence_floor, p->floor);
-    return RF_OK;
+    return status;
 }

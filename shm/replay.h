@@ -43,7 +43,7 @@ rf_status rf_replay_run(struct rf_replay *replay, const struct rf_snapshot_run *
 rf_status rf_replay_shard(struct rf_replay *replay, const struct rf_snapshot_shard *entry,
                           rf_bytes body, rf_detail *detail);
 /* The last run was purged while it was copied: the log says so too. */
-void rf_replay_forget(struct rf_replay *replay);
+rf_status rf_replay_forget(struct rf_replay *replay, rf_detail *detail);
 
 /* --- from the log --- */
 

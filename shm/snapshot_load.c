@@ -199,8 +199,7 @@ static rf_status load_run(struct stream *s, struct rf_replay *replay, uint64_t *
         }
         memcpy(&shard, entry, sizeof(shard));
         if (shard.position == UINT32_MAX && shard.body_bytes == 0) {
-            rf_replay_forget(replay);
-            return RF_OK;
+            return rf_replay_forget(replay, detail);
         }
         status = rf_replay_shard(replay, &shard, body, detail);
         (*shards)++;
