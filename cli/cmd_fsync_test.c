@@ -43,7 +43,7 @@ static void *write_blocks(void *argument)
     struct writer *w = argument;
     for (uint64_t i = w->index; w->error == 0; i += w->writers) {
         uint64_t from = monotonic_ns();
-        if (from >= w->until) {
+        if (from >= w->until && w->count != 0) {
             break;
         }
         struct iovec v = {.iov_base = w->block, .iov_len = BLOCK};

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "log_files.h"
 
 static const char *kind_word(rf_durability durability)
 {
@@ -292,7 +293,7 @@ static void show_identity(const char *name, const rf_inspection *seen, uint64_t 
 }
 
 /* Of a durable store. `lag` is what a power cut would cost now: epochs that are not on the disk. */
-static void show_log(const rf_inspection *i)
+static void show_log(const char *name, const rf_inspection *i)
 {
     if (i->durability == RF_VOLATILE) {
         return;
@@ -311,11 +312,12 @@ static void show_log(const rf_inspection *i)
     if (i->snapshot_held_by != 0) {
         out_id("snapshot_held_by", i->snapshot_held_by);
     }
-    if (i->io_path[0] != 0) {
-        out_text("io", i->io_path);
-    }
-    if (i->io_why[0] != 0) {
-        out_text("io_why", i->io_why);
+    const char *path, *why;
+    if (files_io(name, &path, &why)) {
+        out_text("io", path);
+        if (why[0] != 0) {
+            out_text("io_why", why);
+        }
     }
 }
 
@@ -368,7 +370,7 @@ static int run_status(struct cli *cli)
         out_number("processes", tally.processes);
         out_number("handles", tally.handles);
         out_number("dead_members", seen.dead_members);
-        show_log(&seen);
+        show_log(name, &seen);
         show_counters(&seen);
         out_inner_begin("members");
         status = rf_list_members(store, show_member, &context, &cli->detail);

@@ -149,3 +149,28 @@ rf_status files_first_epoch(struct log_files *f, struct rf_log_reader *reader, u
     }
     return status;
 }
+
+bool files_io(const char *name, const char **path, const char **why)
+{
+    static const char *const paths[] = {
+        [RF_DISK_URING_DIRECT] = "io_uring, direct",
+        [RF_DISK_URING_BUFFERED] = "io_uring, buffered",
+        [RF_DISK_PLAIN_DIRECT] = "pwritev2, direct",
+        [RF_DISK_PLAIN_BUFFERED] = "pwritev2, buffered",
+    };
+    struct rf_disk *disk;
+    const char *said = "";
+    int fd = open(store_directory(name), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || rf_disk_open(fd, 0600, (gid_t)-1, 2 * RF_LOG_BLOCK, &disk, NULL) != RF_OK) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return false;
+    }
+    rf_disk_probe(disk);
+    *path = paths[rf_disk_backend(disk, &said)];
+    *why = keep_text(said);
+    rf_disk_close(disk);
+    close(fd);
+    return true;
+}

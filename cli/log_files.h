@@ -32,4 +32,8 @@ rf_status files_rehearse(struct log_files *files, struct rf_recovered *recovered
 rf_status files_first_epoch(struct log_files *files, struct rf_log_reader *reader, uint64_t *epoch,
                             rf_detail *detail);
 
+/* How a process of ours would write this log, and why not better ("" if it is the best there is). Both
+ * last. false: there is no telling. */
+bool files_io(const char *name, const char **path, const char **why);
+
 #endif

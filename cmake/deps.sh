@@ -32,10 +32,9 @@ case $set_name in
 lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev"
         sources="blake3" ;;
 all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev libjemalloc-dev
-                  clang libclang-rt-dev strace valgrind libpcre2-dev $(matching_engine) tmux procps
-                  util-linux"
+                  clang libclang-rt-dev strace valgrind libpcre2-dev $(matching_engine)"
         sources="blake3 unity" ;;
-test)   packages="ripgrep python3-jsonschema"
+test)   packages="ripgrep python3-jsonschema tmux zsh procps util-linux"
         sources="sarif"
         "$0" all ;;
 bench)  packages="redis-tools libsqlite3-0 ripgrep"

@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# Help on every level, man pages, completions, and what every command does with a wrong command line.
+. "$(dirname "$0")/harness.sh"
+
+# Every command, as "group name" or "name": from the help itself.
+commands() {
+    ringfence help | sed -n '/^commands:/,/^$/p' | awk '/^  / { print $1, $2 }' | while read -r name rest; do
+        if [ "$rest" = ... ]; then
+            ringfence "$name" --help | sed -n '/^commands:/,/^$/p' | awk -v g="$name" '/^  / { print g, $1 }'
+        else
+            echo "$name"
+        fi
+    done
+}
+
+case_every_level_has_help_with_an_example() {
+    expect 0 ringfence --help
+    has "$out" "usage: ringfence COMMAND" "example:" "exit codes:" "NO_COLOR" "hex:"
+    local group command count=0
+    for group in run shard log hash; do
+        expect 0 ringfence "$group" --help
+        has "$out" "usage: ringfence $group COMMAND" "example:"
+        expect 2 ringfence "$group"
+        expect 0 ringfence help "$group"
+    done
+    while read -r command; do
+        expect 0 ringfence $command --help
+        has "$out" "usage: ringfence $command" "options:" "--help" "examples:" "ringfence $command"
+        local help=$out
+        expect 0 ringfence help $command
+        same "$out" "$help"
+        count=$((count + 1))
+    done < <(commands)
+    [ "$count" -ge 38 ] || fail "only $count commands"
+    echo "INFO $count commands"
+}
+
+case_wrong_command_lines_are_told_apart() {
+    expect 2 ringfence
+    expect 2 ringfence nonsense
+    has "$err" "there is no command called nonsense"
+    expect 2 ringfence run nonsense
+    has "$err" "there is no command called run nonsense"
+    expect 2 ringfence help nonsense
+    local command
+    while read -r command; do
+        expect 2 ringfence $command --no-such-option
+        has "$err" "--no-such-option"
+        case $command in
+        cleanup | renew | checkpoint | complete | park | release | "hash split-id") continue ;;
+        esac
+        expect 2 ringfence $command
+        has "$err" "usage: ringfence $command"
+    done < <(commands)
+    expect 0 ringfence --version
+    has "$out" "ringfence "
+    expect 0 ringfence version
+}
+
+case_a_store_that_is_not_there_is_exit_code_3() {
+    local command
+    for command in status "run list" procs monitor metrics snapshot verify recover "log dump" "log verify" repair "destroy --yes"; do
+        expect 3 ringfence $command "$work/none"
+        same "$out" ""
+        same "$(wc -l <<<"$err")" 1
+    done
+    for command in "run show" "run watch" "run complete" "run purge" "shard list" claim; do
+        expect 3 ringfence $command "$work/none" 1
+    done
+}
+
+case_output_that_can_not_be_written_is_an_error() {
+    [ -e /dev/full ] || skip "there is no /dev/full"
+    ringfence init --volatile "$store"
+    local code=0
+    ringfence status "$store" >/dev/full 2>"$work/e" || code=$?
+    same "$code" 9
+    has "$(cat "$work/e")" "writing the output failed"
+}
+
+case_every_object_is_json() {
+    command -v python3 >/dev/null || skip "there is no python3"
+    ringfence init "$store" >/dev/null
+    printf 'a%%22%%5C\tb\tm%%0A\n' >"$work/ranges"
+    json() { "$@" --json | python3 -c 'import json, sys
+n = 0
+for line in sys.stdin:
+    json.loads(line)
+    n += 1
+sys.exit(n == 0)' || fail "not JSON: $*"; }
+    json ringfence run create "$store" 1 --ranges "$work/ranges"
+    json ringfence run list "$store"
+    json ringfence run show "$store" 1 --reveal
+    json ringfence shard list "$store" 1 --reveal
+    json ringfence claim "$store" 1 --reveal
+    json ringfence shard show "$store" 1 1 --reveal
+    json ringfence status "$store"
+    json ringfence log dump "$store" --reveal
+    json ringfence log dump "$store" --stats
+    json ringfence log verify "$store"
+    json ringfence verify "$store"
+    json ringfence snapshot "$store"
+    json ringfence recover "$store"
+    json ringfence backup "$store" "$work/copy"
+    json ringfence recover --dry-run "$work/copy"
+    json ringfence repair "$work/copy"
+    json ringfence fsync-test "$work" --for 5ms
+    json ringfence hash payload complete-run
+    ringfence run complete "$store" 1
+    json ringfence run watch "$store" 1
+}
+
+case_man_pages_name_every_command_and_option() {
+    local page command pages="" text
+    for page in ringfence store run shard work lease watch log hash; do
+        expect 0 ringfence help --man "$page"
+        has "$out" ".TH" ".SH NAME" ".SH EXIT STATUS"
+        if grep -E '^\.' <<<"$out" | grep -vE '^\.(TH|SH|SS) .|^\.(PP|TP|nf|fi|RE|RS 4)$'; then fail "an odd macro on page $page"; fi
+        pages+=$out
+    done
+    text=$(sed 's/\\-/-/g; s/\\f[BIR]//g' <<<"$pages")
+    while read -r command; do
+        [ "$(grep -c "^\.SS \"ringfence $command " <<<"$text")" = 1 ] || fail "$command is not on exactly one page"
+        ringfence $command --help | grep -oE '^  (-., |    )--[a-z0-9-]+' | grep -oE -- '--[a-z0-9-]+' | while read -r option; do
+            grep -q -- "^\(-., \)\?$option" <<<"$text" || { echo "$command: $option is not in the manual"; exit 1; }
+        done || fail "an option is missing"
+    done < <(commands)
+    expect 2 ringfence help --man nonsense
+}
+
+# complete_bash WORD...: what bash would offer for the last word.
+complete_bash() {
+    bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _ringfence; printf "%s\n" "${COMPREPLY[@]}"' x "$work/completion" "$@"
+}
+
+case_bash_completes_commands_and_options() {
+    ringfence help --completion bash >"$work/completion"
+    has "$(complete_bash ringfence "")" run shard work status log help
+    same "$(complete_bash ringfence sta)" status
+    has "$(complete_bash ringfence run "")" create list purge
+    same "$(complete_bash ringfence run cr)" create
+    same "$(complete_bash ringfence run create --hex)" --hex-prefixes
+    has "$(complete_bash ringfence work farm 1 --)" --workers --lines --halt
+    same "$(complete_bash ringfence log dump --fol)" --follow
+    cd "$work" && touch some-file
+    same "$(complete_bash ringfence run create --keys some)" some-file
+    expect 2 ringfence help --completion fish
+}
+
+case_zsh_reads_its_completion() {
+    command -v zsh >/dev/null || skip "there is no zsh"
+    ringfence help --completion zsh >"$work/_ringfence"
+    zsh -n "$work/_ringfence" || fail "zsh does not read it"
+    # Every command is offered, and _arguments gets what belongs to it.
+    cat >"$work/try" <<'END'
+_describe() { print -r -- ${(P)2} }
+_arguments() { print -r -- "$@" }
+_files() { : }
+words=(ringfence "$@"); CURRENT=$(($# + 1))
+source $work_completion
+END
+    try() { work_completion=$work/_ringfence zsh -f "$work/try" "$@"; }
+    has "$(try "")" "status:show what" "run:make runs"
+    has "$(try run "")" "create:make a run" "purge:"
+    has "$(try run create "")" "--hex-prefixes[" "--keys["
+    has "$(try work "")" "--workers["
+}
+
+main "$@"
