@@ -56,8 +56,8 @@ same() { [ "$1" = "$2" ] || fail "this: $1"$'\n'"is not: $2"; }
 
 # eventually COMMAND...: until it succeeds. The bound only ends a hang.
 eventually() {
-    local i
-    for ((i = 0; i < 1200; i++)); do
+    local tries_of_eventually # what is called sees our variables: this name is nobody else's
+    for ((tries_of_eventually = 0; tries_of_eventually < 1200; tries_of_eventually++)); do
         if "$@" >/dev/null 2>&1; then return 0; fi
         sleep 0.05
     done
