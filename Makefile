@@ -9,7 +9,7 @@ RF_SECONDS ?= 600
 SIM_SEED ?= 1
 export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS
 
-.PHONY: help deps demo test bench soak scan-soak sim mutants step step-twice model fuzz install format \
+.PHONY: help deps demo test bench soak power scan-soak sim mutants step step-twice model fuzz install format \
 	format-check clean
 .NOTPARALLEL:
 
@@ -51,6 +51,12 @@ sim: deps ## play SIM_SEEDS=100 seeds from SIM_SEED=1 at every level, against th
 
 mutants: deps ## break the library on purpose, one way at a time: the simulator must find each
 	@tests/run-mutants $(ARGS)
+
+power: deps ## cut the power under random histories for RF_SECONDS=600 from RF_SEED (random)
+	@cmake/build.sh gcc test_shm_points_power
+	@export RF_SOAK=1 RF_SEED="$${RF_SEED:-$$(date +%s)}"; \
+	echo "power: RF_SEED=$$RF_SEED RF_SECONDS=$$RF_SECONDS"; \
+	"$(BUILD)/gcc/tests/test_shm_points_power" </dev/null
 
 scan-soak: ## rf-scan at length: 200,000 files, 2 GB in one, kills and resumption over and over
 	@cmake/deps.sh test
