@@ -64,7 +64,7 @@ scan-soak: ## rf-scan at length: 200,000 files, 2 GB in one, kills and resumptio
 	@export RF_SOAK=1 RF_SEED="$${RF_SEED:-$$(date +%s)}" RF_SCAN_FILES=200000 RF_SCAN_LARGE=2147483648 \
 	    RF_SCAN_REAL="$${RF_SCAN_REAL:-/usr/share /usr/include}" TMPDIR="$${TMPDIR:-/tmp}"; \
 	echo "scan-soak: RF_SEED=$$RF_SEED"; \
-	for test in files oracle workers resume; do \
+	for test in files oracle workers resume power; do \
 	    echo "-- $$test"; "$(BUILD)/gcc/tests/test_scan_$$test" </dev/null || exit 1; \
 	done
 

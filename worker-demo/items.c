@@ -234,6 +234,20 @@ static uint64_t header_hash(const struct items_header *header)
     return rf_hash64("rf-scan/items/v1", (rf_bytes){header, offsetof(struct items_header, hash)});
 }
 
+/* The table has to be there before anything that speaks of it. */
+static bool sync_with_directory(FILE *out, const char *file)
+{
+    char dir[4096];
+    snprintf(dir, sizeof(dir), "%s", file);
+    *strrchr(dir, '/') = '\0';
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fileno(out)) == 0 && fsync(fd) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return good;
+}
+
 static bool save(const struct walk *w, const struct items_header *header, const char *file)
 {
     char temporary[4096];
@@ -244,10 +258,11 @@ static bool save(const struct walk *w, const struct items_header *header, const 
     good = good && fwrite(w->items, sizeof(*w->items), w->count, out) == w->count;
     good = good && fwrite(w->names, 1, w->name_bytes, out) == w->name_bytes;
     good = good && fflush(out) == 0;
+    good = good && rename(temporary, file) == 0;
+    good = good && (!w->options->durable || sync_with_directory(out, file));
     if (out != NULL) {
         good = fclose(out) == 0 && good;
     }
-    good = good && rename(temporary, file) == 0;
     if (!good) {
         fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
     }

@@ -40,9 +40,11 @@ bool progress_decode(rf_bytes token, struct progress *p)
            progress_size(p) == token.len;
 }
 
-void ledger_begin(struct ledger *l, int dir, const rf_lease *lease, const struct progress *p)
+void ledger_begin(struct ledger *l, int dir, bool durable, const rf_lease *lease,
+                  const struct progress *p)
 {
     l->dir = dir;
+    l->durable = durable;
     l->fd = -1;
     l->shard = lease->shard;
     l->fence = lease->fence;
@@ -94,7 +96,7 @@ static bool make_file(struct ledger *l)
         return false;
     }
     l->length = sizeof(header);
-    return true;
+    return !l->durable || fsync(l->dir) == 0;
 }
 
 bool ledger_write(struct ledger *l, struct progress *p)
@@ -106,7 +108,7 @@ bool ledger_write(struct ledger *l, struct progress *p)
         return false;
     }
     size_t size = l->count * sizeof(*l->records);
-    if (!write_all(l->fd, l->records, size, l->length)) {
+    if (!write_all(l->fd, l->records, size, l->length) || (l->durable && fdatasync(l->fd) != 0)) {
         return false;
     }
     l->length += size;

@@ -70,15 +70,16 @@ bool progress_decode(rf_bytes token, struct progress *progress);
 
 /* The file of one lease. */
 struct ledger {
-    int dir; /* a descriptor of the directory of all of them */
-    int fd;  /* -1: not made yet */
+    int dir;      /* a descriptor of the directory of all of them */
+    int fd;       /* -1: not made yet */
+    bool durable; /* on disk before the checkpoint that speaks of it */
     uint64_t shard, fence;
     uint64_t before_fence, before_length;
     uint64_t length; /* written */
     struct record *records;
     size_t count, room; /* not yet written */
 };
-void ledger_begin(struct ledger *ledger, int dir, const rf_lease *lease,
+void ledger_begin(struct ledger *ledger, int dir, bool durable, const rf_lease *lease,
                   const struct progress *progress);
 void ledger_add(struct ledger *ledger, const struct record *record);
 /* Writes what was added and says so in the progress; the checkpoint that carries the progress makes

@@ -33,6 +33,8 @@ static const char help[] =
     "      --fresh          start over, even if there is a scan to go on with\n"
     "      --state DIR      where a scan is kept until its report is out\n"
     "                       ($XDG_STATE_HOME/rf-scan/ID or ~/.local/state/rf-scan/ID)\n"
+    "      --durable        keep the scan on disk, so that it goes on after a power cut too; without\n"
+    "                       this it goes on after whatever was killed, and starts over after a reboot\n"
     "      --rate BYTES     read no more than this a second in all, such as 50M\n"
     "      --lease MS       how long a worker that stopped keeps its shard (10000)\n"
     "      --restarts N     restarts of a worker in a row without progress (10)\n"
@@ -62,6 +64,7 @@ enum {
     OPT_BINARY,
     OPT_FRESH,
     OPT_STATE,
+    OPT_DURABLE,
     OPT_RATE,
     OPT_LEASE,
     OPT_RESTARTS,
@@ -89,6 +92,7 @@ static const struct option known[] = {
     {"binary", no_argument, NULL, OPT_BINARY},
     {"fresh", no_argument, NULL, OPT_FRESH},
     {"state", required_argument, NULL, OPT_STATE},
+    {"durable", no_argument, NULL, OPT_DURABLE},
     {"rate", required_argument, NULL, OPT_RATE},
     {"lease", required_argument, NULL, OPT_LEASE},
     {"restarts", required_argument, NULL, OPT_RESTARTS},
@@ -175,6 +179,9 @@ static void take(struct options *o, int option, const char *name)
         break;
     case OPT_STATE:
         o->state = optarg;
+        break;
+    case OPT_DURABLE:
+        o->durable = true;
         break;
     case OPT_RATE:
         o->rate = number(name, optarg, 1024, UINT64_MAX);

@@ -23,6 +23,7 @@ struct options {
     bool binary;
     bool reveal;
     bool fresh;
+    bool durable;
     bool quiet;
     bool check_rules;
     bool list_rules;

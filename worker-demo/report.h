@@ -2,7 +2,7 @@
 #ifndef RF_SCAN_REPORT_H
 #define RF_SCAN_REPORT_H
 
-#include "farm.h"
+#include "scan.h"
 
 struct parked {
     uint64_t shard;

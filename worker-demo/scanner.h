@@ -2,8 +2,8 @@
 #ifndef RF_SCAN_SCANNER_H
 #define RF_SCAN_SCANNER_H
 
-#include "farm.h"
 #include "matcher.h"
+#include "scan.h"
 
 struct scanner;
 struct scanner *scanner_create(const struct farm *farm);

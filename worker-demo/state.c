@@ -74,7 +74,7 @@ static uint64_t identify(const struct farm *farm, uint64_t allow_hash)
 {
     const struct options *o = farm->options;
     struct identity id = {0};
-    const uint8_t flags[] = {o->gitignore, o->no_ignore, o->binary, o->uncoordinated};
+    const uint8_t flags[] = {o->gitignore, o->no_ignore, o->binary, o->uncoordinated, o->durable};
     put(&id, &farm->rules.hash, sizeof(farm->rules.hash));
     put(&id, &allow_hash, sizeof(allow_hash));
     put(&id, flags, sizeof(flags));
@@ -291,6 +291,7 @@ static rf_store *open_store(struct farm *farm, bool fresh)
     rf_store *store;
     rf_detail detail = {0};
     const rf_options options = {.create = true,
+                                .durability = farm->options->durable ? RF_NOWAIT : RF_VOLATILE,
                                 .max_shards = 200000,
                                 .max_bytes = 256u << 20,
                                 .max_runs = 16,

@@ -9,7 +9,7 @@
 #ifndef RF_SCAN_STATE_H
 #define RF_SCAN_STATE_H
 
-#include "farm.h"
+#include "scan.h"
 
 /* Finds or makes the state of this scan, with the lock held, the items open, and the run there.
  * *resumed says whether it had been begun before. Ends the program if it can't. */

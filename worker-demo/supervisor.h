@@ -2,7 +2,7 @@
 #ifndef RF_SCAN_SUPERVISOR_H
 #define RF_SCAN_SUPERVISOR_H
 
-#include "farm.h"
+#include "scan.h"
 
 struct supervised {
     bool interrupted;

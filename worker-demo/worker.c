@@ -219,7 +219,7 @@ static void work_on(struct worker *w)
     w->committed_files = p->files;
     w->committed_findings = p->findings;
     w->committed_at = monotonic_ns();
-    ledger_begin(&w->ledger, w->farm->found, &w->grant->lease, p);
+    ledger_begin(&w->ledger, w->farm->found, w->farm->options->durable, &w->grant->lease, p);
     bool gone_on = true;
     while (gone_on && item < index_of(w->grant->spec.end)) {
         gone_on = scanner_item(w->scanner, item, p, &w->ledger, on_pause, w);
@@ -319,7 +319,7 @@ void worker_main_uncoordinated(struct farm *farm, unsigned slot)
     const struct items *items = &farm->items;
     prepare(farm);
     progress_decode((rf_bytes){0}, &p);
-    ledger_begin(&ledger, farm->found, &(rf_lease){.shard = slot + 1, .fence = 1}, &p);
+    ledger_begin(&ledger, farm->found, false, &(rf_lease){.shard = slot + 1, .fence = 1}, &p);
     struct scanner *scanner = scanner_create(farm);
     for (;;) {
         uint64_t first = atomic_fetch_add(&c->next, COMMIT_FILES), end = first + COMMIT_FILES;

@@ -2,7 +2,7 @@
 #ifndef RF_SCAN_WORKER_H
 #define RF_SCAN_WORKER_H
 
-#include "farm.h"
+#include "scan.h"
 
 /* How a worker ends, when it is not killed. */
 enum { WORKER_DONE = 0, WORKER_FAILED = 3, WORKER_DRAINED = 4 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "prng.h"
+#include "scan.h"
 #include "trial.h"
 
 static struct trial trial;
@@ -174,22 +175,75 @@ static void an_interrupt_drains_and_a_second_one_stops(void)
     found_free(&found);
 }
 
-/* Workers that can't live are not started for ever, and what they did not do is not lost. */
-static void the_restart_budget_ends(void)
+static bool somebody_works(void)
 {
-    pid_t scan = trial_start(&trial, RF_SCAN_SLOW ? "-j2 --restarts 2 --rate 200K --commit 1G"
-                                                  : "-j2 --restarts 2 --rate 1M --commit 1G");
+    char path[128];
+    struct items items;
+    rf_store *store;
+    rf_tenant tenant;
+    rf_progress progress = {0};
+    snprintf(path, sizeof(path), "%s/items", trial.state);
+    if (!items_open(&items, path)) {
+        return false;
+    }
+    snprintf(path, sizeof(path), "%s/store", trial.state);
+    if (rf_open(path, &(rf_options){.read_only = true}, &store, NULL) == RF_OK) {
+        rf_tenant_from_name(TENANT, &tenant);
+        rf_get_progress(store, rf_now(store), &tenant, items.header->run, &progress, NULL, NULL);
+        rf_close(store);
+    }
+    items_close(&items);
+    return progress.leased > 0;
+}
+
+/* Kills the workers whenever one of them holds a shard, until the scan ends. */
+static int kill_every_worker(const char *arguments)
+{
+    pid_t scan = trial_start(&trial, arguments);
     for (siginfo_t info = {0};
          waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;) {
         pid_t workers[8];
-        size_t count = trial_workers(scan, workers, 8);
+        size_t count = somebody_works() ? trial_workers(scan, workers, 8) : 0;
         for (size_t i = 0; i < count; i++) {
             kill(workers[i], SIGKILL);
         }
         trial_sleep_ms(1);
     }
-    TEST_ASSERT_EQUAL_INT(2, trial_wait(scan));
+    return trial_wait(scan);
+}
+
+#define WITHOUT_PROGRESS "-j2 --rate 4K --chunk 16384 --commit 1G "
+
+/* Workers that can't live are not started for ever, and what they did not do is not lost. */
+static void the_restart_budget_ends(void)
+{
+    TEST_ASSERT_EQUAL_INT(2, kill_every_worker(WITHOUT_PROGRESS "--restarts 2"));
+    char *said = trial_read(trial.out, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "goes on from here"), said);
+    free(said);
     TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j2"));
+    trial_check_planted(&trial, &corpus);
+}
+
+/* A shard whose workers die again and again is set aside with a reason; the next command tries it
+ * again. */
+static void what_kills_its_workers_is_set_aside(void)
+{
+    corpus_free(&corpus);
+    remove_tree(trial.tree);
+    const struct corpus_options options = {.seed = 1, .bytes = 200000, .secrets = 20};
+    TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
+    for (unsigned time = 0; time < 2; time++) {
+        int status = kill_every_worker(WITHOUT_PROGRESS "--restarts 100000 --retries 2");
+        TEST_ASSERT_EQUAL_INT(2, status);
+        char *said = trial_read(trial.out, NULL);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "too many workers died of it"), said);
+        free(said);
+        struct found found = trial_found(&trial);
+        TEST_ASSERT_GREATER_THAN_UINT64(0, found.set_aside);
+        found_free(&found);
+    }
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j2 --chunk 65536"));
     trial_check_planted(&trial, &corpus);
 }
 
@@ -205,5 +259,6 @@ int main(void)
     RUN_TEST(another_scan_does_not_take_the_place_of_this_one);
     RUN_TEST(an_interrupt_drains_and_a_second_one_stops);
     RUN_TEST(the_restart_budget_ends);
+    RUN_TEST(what_kills_its_workers_is_set_aside);
     return UNITY_END();
 }

@@ -1,6 +1,6 @@
 /* What the supervisor and its workers share: the scan, and some counters to look at. */
-#ifndef RF_SCAN_FARM_H
-#define RF_SCAN_FARM_H
+#ifndef RF_SCAN_SCAN_H
+#define RF_SCAN_SCAN_H
 
 #include <stdatomic.h>
 #include <sys/types.h>
