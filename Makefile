@@ -9,8 +9,8 @@ RF_SECONDS ?= 600
 SIM_SEED ?= 1
 export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS
 
-.PHONY: help deps demo test bench soak power scan-soak sim mutants step step-twice model fuzz install format \
-	format-check clean
+.PHONY: help deps demo test bench soak power scan-soak sim mutants step step-twice storm model fuzz install \
+	format format-check clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -75,6 +75,10 @@ step: deps ## kill every operation at every instruction (STEP_ARGS=--help)
 step-twice: deps ## the same, and kill whoever settles the first death at each of its stores
 	@cmake/build.sh gcc rf-step
 	@"$(BUILD)/gcc/tests/rf-step" --twice --volatile $(STEP_ARGS)
+
+storm: deps ## kill, stop and replace workers for STORM_SECONDS=60 from STORM_SEED=1 (STORM_ARGS=--help)
+	@cmake/build.sh gcc rf-storm
+	@"$(BUILD)/gcc/tests/rf-storm" --seconds "$${STORM_SECONDS:-60}" --seed "$${STORM_SEED:-1}" $(STORM_ARGS)
 
 fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
 	@cmake/build.sh fuzz
