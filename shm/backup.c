@@ -179,6 +179,33 @@ static rf_status make_copy(struct backup *b, struct rf_handle *h, rf_detail *det
     return status == RF_OK ? copy_store_file(b, detail) : status;
 }
 
+/* --- what a backup that failed leaves --- */
+
+static void remove_segment(void *context, uint64_t number)
+{
+    rf_segment_remove(context, number, NULL);
+}
+
+static void remove_snapshot(void *context, uint64_t epoch)
+{
+    char name[RF_SNAPSHOT_NAME];
+    rf_snapshot_name(epoch, name);
+    rf_file_remove(context, name, NULL);
+}
+
+/* Nothing, if possible: the directory was empty before. */
+static void undo(struct backup *b, const char *directory)
+{
+    for (unsigned i = 0; rf_store_file_names[i] != NULL; i++) {
+        rf_file_remove(b->to, rf_store_file_names[i], NULL);
+    }
+    rf_disk_list(b->to, "log.", remove_segment, b->to, NULL);
+    rf_disk_list(b->to, RF_SNAPSHOT_PREFIX, remove_snapshot, b->to, NULL);
+    rf_disk_sweep_temporary(b->to);
+    unlinkat(b->to_fd, "lock", 0);
+    rmdir(directory);
+}
+
 rf_status rf_shm_backup(rf_store *store, const char *directory, rf_detail *detail)
 {
     struct rf_handle *h = rf_handle_of(store);
@@ -204,6 +231,9 @@ rf_status rf_shm_backup(rf_store *store, const char *directory, rf_detail *detai
         if (status == RF_OK) {
             status = make_copy(&b, h, detail);
             rf_snapshotter_leave(&h->actor);
+        }
+        if (status != RF_OK) {
+            undo(&b, directory);
         }
         rf_disk_close(b.to);
     }

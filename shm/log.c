@@ -120,7 +120,8 @@ struct rf_segment_header rf_log_segment_header(const struct rf_header *h, uint64
                                   .segment_bytes = h->segment_bytes,
                                   .incarnation = h->incarnation,
                                   .first_number = h->log_first,
-                                  .after = h->log_after};
+                                  .after = h->log_after,
+                                  .durable = LOAD(h->durable)};
     memcpy(s.store_id, h->store_id, sizeof(s.store_id));
     return s;
 }

@@ -76,6 +76,7 @@ struct rf_segment_header {
     uint64_t incarnation;
     uint64_t first_number;   /* of the incarnation's first segment */
     struct rf_log_end after; /* what the incarnation's first batch follows */
+    uint64_t durable;        /* everything up to this epoch was durable when it was made */
     uint8_t hash[RF_LOG_HASH];
 };
 
@@ -180,7 +181,7 @@ struct rf_snapshot_shard {
     /* shard (codec) */
 };
 
-_Static_assert(sizeof(struct rf_log_end) == 48 && sizeof(struct rf_segment_header) == 144 &&
+_Static_assert(sizeof(struct rf_log_end) == 48 && sizeof(struct rf_segment_header) == 152 &&
                    sizeof(struct rf_batch_header) == 160 && sizeof(struct rf_log_record) == 32 &&
                    sizeof(struct rf_snapshot_header) == 144 &&
                    sizeof(struct rf_snapshot_run) == 48 && sizeof(struct rf_snapshot_shard) == 48,

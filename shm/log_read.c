@@ -13,8 +13,9 @@
 
 struct incarnation {
     uint64_t number;
-    uint64_t first; /* segment in which it began; may be gone */
-    uint64_t last;  /* the highest one that is there */
+    uint64_t first;   /* segment in which it began; may be gone */
+    uint64_t last;    /* the highest one that is there */
+    uint64_t durable; /* one of its segments says that everything up to here was */
     struct rf_log_end after;
 };
 
@@ -105,6 +106,7 @@ static rf_status add_segment(struct rf_log_reader *r, const struct rf_segment_he
             .number = h->incarnation, .first = h->first_number, .after = h->after};
     }
     last->last = h->number;
+    last->durable = h->durable > last->durable ? h->durable : last->durable;
     if (r->segment_count == r->segment_room) {
         size_t room = r->segment_room == 0 ? 16 : 2 * r->segment_room;
         struct segment *more = realloc(r->segments, room * sizeof(r->segments[0]));
@@ -311,6 +313,11 @@ static rf_status is_empty(struct rf_log_reader *r, uint64_t position, bool *empt
 static rf_status tail(struct rf_log_reader *r, rf_detail *detail)
 {
     uint64_t limit = limit_of(r, r->in);
+    if (r->epoch <= r->incarnations[r->in].durable) {
+        return refuse_at(r, r->position, r->epoch,
+                         "the batch is damaged, though a later segment says that it was written",
+                         detail);
+    }
     uint64_t near = r->position + NEAR_BYTES + 2 * (uint64_t)r->window_room;
     for (uint64_t p = r->position + RF_LOG_BLOCK; p < limit; p += RF_LOG_BLOCK) {
         const uint8_t *at;

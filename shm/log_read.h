@@ -14,6 +14,7 @@
  *   in an older incarnation, up to where it counts     corruption
  *   in the newest, a later batch of it that is good    corruption: it was acknowledged
  *     says that this one was durable
+ *   in the newest, a segment of it says the same       corruption
  *   in the newest, segments behind it, one missing     corruption
  *   in the newest, otherwise                           the log ends here: a torn tail
  *

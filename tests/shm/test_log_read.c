@@ -337,6 +337,30 @@ static void a_hole_that_was_vouched_for_is_refused(void)
     expect_all(1, 5); /* 7 says 5 only */
 }
 
+/* However much is gone behind it: segments are made ahead, and know what was durable then. */
+static void a_tail_that_a_segment_vouches_for_is_refused(void)
+{
+    char name[64];
+    off_t offset;
+    static const uint8_t zeros[RF_LOG_BLOCK];
+    rf_scribe_open(&book, SEGMENT);
+    rf_scribe_incarnation(&book, 0, NULL);
+    write_batches(4, 5);
+    book.vouched = 4;
+    write_batches(8, 5); /* segments that say 4 */
+    for (uint64_t epoch = 12; epoch >= 4; epoch--) {
+        rf_scribe_locate(&book, book.batches[epoch].position, name, &offset);
+        int fd = open(name, O_RDWR | O_CLOEXEC);
+        TEST_ASSERT_EQUAL(sizeof(zeros), pwrite(fd, zeros, sizeof(zeros), offset));
+        close(fd);
+        if (epoch > 4) {
+            expect_all(1, epoch - 1);
+        } else {
+            expect_refused(1, RF_CORRUPT, "epoch 4|a later segment");
+        }
+    }
+}
+
 static void missing_segments_are_refused_but_for_the_last(void)
 {
     rf_scribe_open(&book, SEGMENT);
@@ -557,6 +581,7 @@ int main(void)
     RUN_TEST(every_damaged_byte_of_a_segments_header_is_refused);
     RUN_TEST(a_tail_that_is_gone_is_cut_unless_it_was_vouched_for);
     RUN_TEST(a_hole_that_was_vouched_for_is_refused);
+    RUN_TEST(a_tail_that_a_segment_vouches_for_is_refused);
     RUN_TEST(missing_segments_are_refused_but_for_the_last);
     RUN_TEST(stale_and_foreign_batches_are_not_read);
     RUN_TEST(a_batch_moved_elsewhere_is_not_read);

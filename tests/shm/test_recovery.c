@@ -746,6 +746,64 @@ static void a_backup_of_a_live_store_is_a_store(void)
     leave_all();
 }
 
+static void a_backup_that_fails_leaves_nothing(void)
+{
+    char copy[96];
+    rf_options o = durable();
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory);
+    damage("log.0000000000000000", 20); /* a segment's header */
+    RF_EXPECT(RF_CORRUPT, rf_backup(store, copy, &detail));
+    TEST_ASSERT_EQUAL(-1, access(copy, F_OK));
+    damage("log.0000000000000000", 20);
+    RF_EXPECT(RF_OK, rf_backup(store, copy, &detail));
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+    rf_close(store);
+}
+
+/* --- more than there ever was at once --- */
+
+/* A run that was purged while the snapshot was taken and another one that has its room since: both are
+ * replayed. Here the snapshot holds the second one, and the log behind it all of the first. */
+static void a_snapshot_and_its_log_may_hold_more_than_the_store(void)
+{
+    const rf_run_config config = {.lease_duration = 1000000};
+    rf_options o = durable();
+    o.max_shards = 64;
+    o.max_runs = 1;
+    rf_tenant_from_name("t", &tenant);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    struct rf_map *map = rf_handle_of(store)->map;
+    for (uint64_t run = 1; run <= 6; run++) {
+        rf_shop_stock(store, shop.now, &tenant, run, &config, 60);
+        RF_EXPECT(RF_OK, rf_complete_run(store, shop.now, &tenant, run, 1, NULL));
+        if (run < 6) {
+            RF_EXPECT(RF_OK, rf_purge_run(store, shop.now, &tenant, run, NULL));
+        }
+    }
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    /* A chain that is said to be open since the beginning holds the snapshot back. */
+    uint32_t slot = rf_handle_of(store)->actor.slot;
+    atomic_store(&rf_slot_at(map, slot)->desc.chain, 1);
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), rf_shop_inspect(store).snapshot_held_by);
+    RF_EXPECT(RF_OK, rf_snapshot(store, &detail));
+    atomic_store(&rf_slot_at(map, slot)->desc.chain, 0);
+    TEST_ASSERT_EQUAL_UINT64(1, rf_shop_inspect(store).snapshot_epoch);
+    expect_verified(store);
+    rf_close(store);
+    lose_region(shop.directory);
+    store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(60, rf_shop_inspect(store).shards);
+    TEST_ASSERT_EQUAL_UINT64(60, rf_shop_run(store, &tenant, 6).shard_count);
+    TEST_ASSERT_EQUAL_UINT64(64, rf_handle_of(store)->map->header->max_shards);
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(2, rf_handle_of(store)->map->header->runs.count,
+                                     "there was room enough");
+    expect_sound(store);
+    expect_verified(store);
+    rf_close(store);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -766,5 +824,7 @@ int main(void)
     RUN_TEST(verify_sees_every_kind_of_difference);
     RUN_TEST(verify_refuses_a_damaged_log);
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
+    RUN_TEST(a_backup_that_fails_leaves_nothing);
+    RUN_TEST(a_snapshot_and_its_log_may_hold_more_than_the_store);
     return UNITY_END();
 }

@@ -66,7 +66,8 @@ static void make_segment(struct rf_scribe *b, uint64_t number)
                                   .segment_bytes = b->segment_bytes,
                                   .incarnation = b->incarnation,
                                   .first_number = b->first,
-                                  .after = b->after};
+                                  .after = b->after,
+                                  .durable = b->vouched};
     memcpy(h.store_id, b->store_id, sizeof(h.store_id));
     must(rf_segment_make(b->disk, &h, number, &detail));
 }

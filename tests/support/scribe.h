@@ -23,6 +23,7 @@ struct rf_scribe {
     uint64_t first; /* its first segment */
     struct rf_log_end after;
     struct rf_log_end end; /* of the log so far */
+    uint64_t vouched;      /* what the next segment's header will say was durable */
 
     /* the batch that is being composed: records, lane by lane */
     uint8_t *records;
