@@ -58,6 +58,11 @@ power: deps ## cut the power under random histories for RF_SECONDS=600 from RF_S
 	echo "power: RF_SEED=$$RF_SEED RF_SECONDS=$$RF_SECONDS"; \
 	"$(BUILD)/gcc/tests/test_shm_points_power" </dev/null
 
+bench-scan: ## rf-scan against ripgrep and against itself without a coordinator (ARGS=...)
+	@cmake/deps.sh bench
+	@cmake/build.sh gcc rf-demo
+	@bench/scan "$(BUILD)/gcc" $(ARGS)
+
 scan-soak: ## rf-scan at length: 200,000 files, 2 GB in one, kills and resumption over and over
 	@cmake/deps.sh test
 	@cmake/build.sh gcc

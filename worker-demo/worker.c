@@ -244,7 +244,13 @@ static bool all_done(struct worker *w)
         return false;
     }
     if (run.parked == 0) {
-        rf_complete_run(w->store, rf_now(w->store), &w->farm->tenant, id, id, NULL);
+        /* The same op id for whoever comes last; the id itself was that of the registration. */
+        rf_result result = {0};
+        rf_status status =
+            rf_complete_run(w->store, rf_now(w->store), &w->farm->tenant, id, id + 1, &result);
+        if (status != RF_OK && status != RF_RUN_TERMINAL && status != RF_BUSY) {
+            give_up("ending the run", status, &result.detail);
+        }
     }
     return true;
 }
