@@ -9,7 +9,7 @@ RF_SECONDS ?= 600
 SIM_SEED ?= 1
 export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS
 
-.PHONY: help deps demo test bench soak power scan-soak sim mutants step step-twice storm model fuzz install \
+.PHONY: help deps demo test bench soak power bench-scan scan-soak sim mutants step step-twice storm model fuzz install \
 	format format-check clean
 .NOTPARALLEL:
 
