@@ -413,8 +413,8 @@ static void check_hint(struct world *w, const struct request *q, const struct mo
                        const rf_capacity *c)
 {
     uint64_t available, earliest;
-    if (w->outer != NULL) {
-        return; /* one that is stopped has perhaps taken a lease that it does not know of yet */
+    if (w->outer != NULL || w->unsettled != 0) {
+        return; /* one that is stopped or dead has perhaps taken a lease that shows only later */
     }
     model_capacity(r, w->now, &available, &earliest);
     if (earliest != 0 && (c->earliest_deadline == 0 || c->earliest_deadline > earliest)) {
