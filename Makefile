@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
 RF_SECONDS ?= 600
 SIM_SEED ?= 1
-export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS
+export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS FULL
 
 .PHONY: help deps demo test bench soak power bench-scan scan-soak sim mutants step step-twice storm model fuzz install \
 	format format-check clean
@@ -84,6 +84,10 @@ step-twice: deps ## the same, and kill whoever settles the first death at each o
 storm: deps ## kill, stop and replace workers for STORM_SECONDS=60 from STORM_SEED=1 (STORM_ARGS=--help)
 	@cmake/build.sh gcc rf-storm
 	@"$(BUILD)/gcc/tests/rf-storm" --seconds "$${STORM_SECONDS:-60}" --seed "$${STORM_SEED:-1}" $(STORM_ARGS)
+
+model: ## check the models of tests/spin exhaustively, and that each rule left out is missed (FULL=1: larger)
+	@cmake/deps.sh model
+	@tests/run-model $(ARGS)
 
 fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
 	@cmake/build.sh fuzz

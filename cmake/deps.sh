@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Brings what the build needs and is not here yet, and nothing else.
 #
-#   cmake/deps.sh [all | test | lib | bench | format]
+#   cmake/deps.sh [all | test | lib | bench | format | model]
 #
 #   all     (default) to build everything, and to run most tests
 #   test    all, and what the tests of rf-scan compare with
 #   lib     only to build and install the library and the command
 #   bench   all, and the peers that the benchmarks compare with
 #   format  clang-format
+#   model   spin, and a compiler for what it writes
 #
 # Tools and libraries are installed with apt-get, which needs root or sudo. BLAKE3 and Unity have no
 # package in Debian 12, so their sources are taken out of packages that carry a copy, and unpacked
@@ -42,7 +43,9 @@ bench)  packages="redis-tools libsqlite3-0 ripgrep"
         "$0" all ;;
 format) packages="clang-format"
         sources="" ;;
-*)      echo "usage: cmake/deps.sh [all | test | lib | bench | format]" >&2
+model)  packages="spin gcc libc6-dev"
+        sources="" ;;
+*)      echo "usage: cmake/deps.sh [all | test | lib | bench | format | model]" >&2
         exit 2 ;;
 esac
 case " ${CMAKE_ARGS:-} " in

@@ -11,8 +11,8 @@
 #include "shop.h"
 #include "sim.h"
 
-#define OPS   (RF_SHOP_SANITIZED ? 4000u : 8000u)
-#define SEEDS (RF_SHOP_SANITIZED ? 8u : 12u)
+#define OPS   (RF_SHOP_SANITIZED ? 4000u : 6000u)
+#define SEEDS 8u
 
 void setUp(void)
 {
