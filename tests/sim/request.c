@@ -526,6 +526,7 @@ static void on_point(const char *name)
     snprintf(d->point, sizeof(d->point), "%s", name);
     if (!d->stopping) {
         d->here = false;
+        d->inside = true;
         longjmp(d->jump, 1);
     }
     if (outer_request == NULL) {

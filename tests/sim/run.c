@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,6 +83,11 @@ void sim_run_apart(const struct sim_config *config, const struct plan *plan,
         abort();
     }
     if (child == 0) {
+        struct rlimit files;
+        if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+            files.rlim_cur = files.rlim_max; /* the dead leave theirs open */
+            setrlimit(RLIMIT_NOFILE, &files);
+        }
         sim_run(config, plan, shared);
         fflush(NULL);
         _exit(0);

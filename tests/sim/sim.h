@@ -293,7 +293,8 @@ struct journal {
 
 struct death {
     bool armed, stopping;
-    bool here; /* inside the call that it is meant for */
+    bool here;   /* inside the call that it is meant for */
+    bool inside; /* it died in it */
     uint32_t countdown;
     uint32_t commits;
     bool prepared, cooled, renewed;

@@ -155,12 +155,13 @@ static void drop_held(struct worker *k)
     k->held_count = 0;
 }
 
-/* The handle's process is gone, at whatever instruction it was; nothing is said to the store. */
-static void forget(rf_store *store)
+/* The handle's process is gone, at whatever instruction it was; nothing is said to the store. One that
+ * was in the middle of a write leaves its files open and its buffers alone: the kernel may be at them. */
+static void forget(rf_store *store, bool writing)
 {
     struct rf_handle *h = rf_handle_of(store);
     rf_declare_dead(h->map, h->actor.slot);
-    if (h->actor.logger != NULL) {
+    if (h->actor.logger != NULL && !writing) {
         rf_logger_drop(h->actor.logger);
     }
     rf_region_close(h->map);
@@ -171,7 +172,8 @@ static void forget(rf_store *store)
 void world_die(struct world *w, uint32_t worker)
 {
     struct worker *k = &w->workers[worker];
-    forget(k->handle);
+    forget(k->handle, w->death.inside);
+    w->death.inside = false;
     w->dead[w->dead_count++] = k->member;
     checker_member_gone(&w->checker, k->member);
     drop_held(k);
@@ -299,12 +301,12 @@ static void forget_all(struct world *w)
 {
     for (uint32_t i = 0; i < w->config->workers; i++) {
         struct worker *k = &w->workers[i];
-        forget(k->handle);
+        forget(k->handle, false);
         w->dead[w->dead_count++] = k->member;
         checker_member_gone(&w->checker, k->member);
         drop_held(k);
     }
-    forget(w->overseer);
+    forget(w->overseer, false);
 }
 
 void world_lose_everybody(struct world *w)
