@@ -86,6 +86,7 @@ static enum copied copy_lane(struct rf_batcher *batcher, uint32_t slot, uint64_t
     uint64_t from = hint->epoch < epoch && hint->position > base ? hint->position : base;
     uint64_t end = rf_lane_end(lane);
     uint64_t p = from;
+    RF_POINT("log.walking");
     while (p < end) {
         struct rf_lane_record r;
         const uint8_t *unit = ring + (p & map->lane_mask) * RF_LINE;

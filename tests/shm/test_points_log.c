@@ -19,6 +19,7 @@
 
 #include "disk.h"
 #include "handle.h"
+#include "lane.h"
 #include "log.h"
 #include "logbook.h"
 #include "point.h"
@@ -37,11 +38,12 @@
 
 /* All that the log has, in the order in which a batch comes by, and the ways into a lane. */
 static const char *const points[] = {
-    "op.chain",         "op.chunk",     "lane.head",      "lane.before_commit", "lane.committed",
-    "log.before_seal",  "log.sealed",   "log.in_hand",    "log.agreed",         "log.raised",
-    "log.copied",       "log.composed", "log.publishing", "log.published",      "log.segment",
-    "log.before_write", "log.written",  "log.done",       "log.before_durable", "log.durable",
-    "log.before_sleep", "log.woken",
+    "op.chain",         "op.chunk",         "lane.head",     "lane.before_commit",
+    "lane.committed",   "log.before_seal",  "log.sealed",    "log.in_hand",
+    "log.agreed",       "log.raised",       "log.walking",   "log.copied",
+    "log.composed",     "log.publishing",   "log.published", "log.segment",
+    "log.before_write", "log.written",      "log.done",      "log.before_durable",
+    "log.durable",      "log.before_sleep", "log.woken",
 };
 #define POINTS (sizeof(points) / sizeof(points[0]))
 
@@ -689,6 +691,240 @@ static void a_segment_that_comes_back_from_the_dead_is_no_obstacle(void)
     rf_disk_trace = NULL;
 }
 
+/* --- stopped at the worst moment --- */
+
+/* Nobody but judge and puppet: what happens when is for the test to say. */
+static void open_quiet_theatre(void)
+{
+    memset((void *)&trap, 0, sizeof(trap));
+    memset(play, 0, sizeof(*play));
+    vault_found(&vault, RF_NOWAIT);
+    vault.options.flush_interval = VAULT_NEVER;
+    vault.options.segment_bytes = 65536;
+    vault_small_lanes(&vault, 262144);
+    judge = vault_open_manual(&vault);
+    vault_run(judge, &vault, 1, 1, 8, RF_WAIT);
+}
+
+/* Waits for its cue, then for all that was done to be durable. */
+static int write_for_others(void *argument)
+{
+    rf_detail detail = {0};
+    rf_store *own = vault_open(&vault);
+    (void)argument;
+    atomic_store(&play->ready, 1);
+    while (atomic_load(&play->failing) == 0) {
+        usleep(100);
+    }
+    is_victim = true;
+    is_caller = true;
+    rf_status status = rf_barrier(own, &detail);
+    CREW_CHECK(status == RF_OK, "%s %s", rf_status_name(status), detail.where);
+    is_victim = false;
+    rf_close(own);
+    return 0;
+}
+
+static void start_puppet(const char *name, uint32_t at)
+{
+    trap.name = name;
+    trap.at = at;
+    trap.signal = SIGSTOP;
+    trap.whose = THE_CALLER;
+    victim_pid = crew_start(write_for_others, NULL);
+    while (atomic_load(&play->ready) == 0) {
+        crew_sleep_ms(1);
+    }
+}
+
+static void cue_puppet(void)
+{
+    atomic_store(&play->failing, 1); /* nothing fails here: it is its cue */
+    CLAIM(was_caught(), "it never came");
+}
+
+static void expect_puppet_ends_well(void)
+{
+    kill(victim_pid, SIGCONT);
+    int code = crew_join(victim_pid, PATIENCE_MS);
+    victim_pid = 0;
+    CLAIM(code == 0, "the late one failed");
+}
+
+static uint64_t step_of_judge(const rf_lease *lease, uint64_t n, size_t token, rf_durability how)
+{
+    rf_result result = {.durability = how};
+    rf_status status = vault_step(judge, &vault, lease, n, n, token, &result);
+    CLAIM(status == RF_OK, rf_status_name(status));
+    return result.epoch;
+}
+
+static void expect_steps_in_log(uint64_t steps)
+{
+    struct logbook book;
+    rf_detail detail = {0};
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    CLAIM(logbook_read(&book, vault.directory, rf_durable(judge)), book.broken);
+    for (uint64_t i = 1; i <= steps; i++) {
+        CLAIM(logbook_find(&book, i) != NULL, "a step is not in the log");
+    }
+    logbook_free(&book);
+}
+
+/* He is about to copy the lanes. Others write the batch, and the lane's owner moves its base over what was in
+ * it: the copy would lack it. */
+static void a_copy_of_lanes_that_moved_on_is_thrown_away(void)
+{
+    static const char *const at[] = {"log.agreed", "log.raised", "log.walking"};
+    for (unsigned p = 0; p < 3; p++) {
+        open_quiet_theatre();
+        rf_lease lease = vault_lease(judge, &vault, 1, 1);
+        const struct rf_lane_head *lane = &rf_handle_of(judge)->actor.me->lane;
+        start_puppet(at[p], 1);
+        uint64_t n = 1, epoch = step_of_judge(&lease, 1, 0, RF_NOWAIT);
+        cue_puppet();
+        uint64_t base = atomic_load(&lane->base);
+        rf_detail detail = {0};
+        CLAIM(rf_sync(judge, epoch, &detail) == RF_OK, detail.where);
+        uint64_t end = atomic_load(&lane->end);
+        while (atomic_load(&lane->base) < end && n < 100) {
+            step_of_judge(&lease, ++n, RF_TOKEN_MAX, RF_NOWAIT);
+        }
+        CLAIM(atomic_load(&lane->base) >= end && end > base, "its base did not move");
+        CLAIM(rf_durable(judge) == epoch, "its entry may have been used again");
+        expect_puppet_ends_well();
+        expect_steps_in_log(n);
+        close_theatre();
+    }
+}
+
+/* He is about to publish what he has computed. The entry is another epoch's by now, and that one is the last that is
+ * durable: its end is what the next one begins with. */
+static int step_after(void *argument)
+{
+    rf_store *own = vault_open(&vault);
+    rf_lease lease = vault_lease(own, &vault, 1, 2);
+    rf_result result = {.durability = RF_WAIT};
+    (void)argument;
+    CREW_CHECK(vault_step(own, &vault, &lease, 1, 900, 0, &result) == RF_OK, "%s",
+               result.detail.where);
+    rf_close(own);
+    return 0;
+}
+
+static void a_late_word_about_an_entry_that_is_anothers_is_not_taken(void)
+{
+    static const char *const at[] = {"log.in_hand", "log.composed", "log.published",
+                                     "log.before_write", "log.written"};
+    for (unsigned p = 0; p < 5; p++) {
+        for (uint64_t rounds = 1; rounds <= 2; rounds++) {
+            open_quiet_theatre();
+            rf_lease lease = vault_lease(judge, &vault, 1, 1);
+            start_puppet(at[p], 1);
+            uint64_t n = 1, epoch = step_of_judge(&lease, 1, 0, RF_NOWAIT);
+            cue_puppet();
+            while (rf_durable(judge) < epoch + rounds * RF_LOG_ENTRIES) {
+                step_of_judge(&lease, ++n, 0, RF_WAIT);
+            }
+            CLAIM(rf_durable(judge) == epoch + rounds * RF_LOG_ENTRIES, "an epoch too far");
+            expect_puppet_ends_well();
+            CLAIM(crew_join(crew_start(step_after, NULL), PATIENCE_MS / 2) == 0,
+                  "the log does not go on");
+            expect_steps_in_log(n);
+            close_theatre();
+        }
+    }
+}
+
+/* He walks over what is durable and has not come to what is not. The owner overwrites what is durable, with bytes
+ * that look like records of the epoch that he is after. */
+static void a_walk_over_what_is_overwritten_meanwhile_starts_over(void)
+{
+    static uint8_t token[RF_TOKEN_MAX];
+    struct rf_lane_record bait = {.kind = RF_LANE_CHUNK, .event = UINT16_MAX};
+    open_quiet_theatre();
+    rf_lease lease = vault_lease(judge, &vault, 1, 1);
+    const struct rf_handle *h = rf_handle_of(judge);
+    const struct rf_lane_head *lane = &h->actor.me->lane;
+    uint64_t ring = h->map->lane_mask + 1, n = 0;
+    start_puppet("log.walking", 1);
+    /* Much that is durable lies between the base and what comes next, as far as the owner may go without looking. */
+    const uint64_t lag = ring - 2 * RF_LANE_UNITS_MAX - 24;
+    while (atomic_load(&lane->end) < ring ||
+           atomic_load(&lane->end) - atomic_load(&lane->base) < lag ||
+           atomic_load(&lane->end) > h->actor.lane_limit) {
+        step_of_judge(&lease, ++n, atomic_load(&lane->end) < ring ? RF_TOKEN_MAX : 900, RF_WAIT);
+        CLAIM(n < 2000, "its base does not lag");
+    }
+    uint64_t base = atomic_load(&lane->base), start = atomic_load(&lane->end);
+    uint64_t epoch = step_of_judge(&lease, ++n, 0, RF_NOWAIT);
+    CLAIM(atomic_load(&lane->base) == base, "its base moved too soon");
+    cue_puppet();
+    /* From the base right to the record that he is after. */
+    bait.units = (uint32_t)(start - base);
+    bait.epoch = epoch;
+    bait.stamp = lane->stamp + 1000000;
+    const uint64_t limit =
+        start + ring - 2 * RF_LANE_UNITS_MAX; /* behind it the owner has to wait */
+    const uint64_t large = 270, small = 8;
+    unsigned shift = 0; /* where a token lies in its unit; known after the first */
+    while (atomic_load(&lane->end) <= limit) {
+        char key[40];
+        uint64_t end = atomic_load(&lane->end);
+        bool last = end + small > limit, crossing = (end & (ring - 1)) + large > ring;
+        bool big = last || (end + large <= limit && !crossing);
+        for (unsigned k = 0; k < sizeof(token); k++) {
+            token[k] = ((const uint8_t *)&bait)[(k + shift) % sizeof(bait)];
+        }
+        rf_result result = {.durability = RF_NOWAIT};
+        n++;
+        rf_cursor cursor = {
+            .key = {key, (size_t)snprintf(key, sizeof(key), "s%08u-%010u", 1u, (unsigned)n)},
+            .token = {big ? token : NULL, big ? sizeof(token) : 0}};
+        CLAIM(rf_checkpoint(judge, rf_now(judge), &vault.tenant, &lease, &cursor, n, &result) ==
+                  RF_OK,
+              result.detail.where);
+        const uint8_t *body = rf_lane_unit(h->map, h->actor.lane, end + 1);
+        const uint8_t *found = big ? memmem(body, 512, token, sizeof(bait)) : NULL;
+        shift = found == NULL ? shift : (unsigned)((uintptr_t)found % sizeof(bait));
+    }
+    struct rf_lane_record there;
+    memcpy(&there, rf_lane_unit(h->map, h->actor.lane, base), sizeof(there));
+    CLAIM(memcmp(&there, &bait, sizeof(bait)) == 0, "the bait is not where it belongs");
+    CLAIM(rf_durable(judge) < epoch, "somebody else wrote it");
+    expect_puppet_ends_well();
+    expect_steps_in_log(n);
+}
+
+/* A chain is begun, snapshots are taken, and the chain is closed: they must not have begun behind its first chunk. */
+static void snapshots_wait_with_their_beginning_for_a_chain_that_is_open(void)
+{
+    static const char *const at[] = {"op.chain", "op.chunk"};
+    for (unsigned p = 0; p < 2; p++) {
+        open_theatre(RF_WAIT, RF_WAIT);
+        start_victim(at[p], 1 + p, SIGSTOP, THE_CALLER, RF_WAIT);
+        CLAIM(was_caught(), "it never came");
+        uint64_t before = count_of(victim_part.account);
+        leave_all_segments_behind();
+        rf_inspection seen;
+        RF_EXPECT(RF_OK, rf_inspect(judge, &seen, NULL));
+        CLAIM(seen.snapshot_held_by == (uint32_t)victim_pid, "nobody is said to hold it back");
+        let_go();
+        crew_kill(victim_pid);
+        victim_pid = 0;
+        claim_walkers_go_on(2);
+        stop_walkers();
+        CLAIM(crew_until(are_settled, NULL, 100) || rf_tend(judge, rf_now(judge)) == RF_OK,
+              "the dead are not settled");
+        claim_disk_is_whole();
+        rf_run_info run;
+        RF_EXPECT(RF_OK, rf_get_run(judge, &vault.tenant, 2, &run, NULL));
+        CLAIM(run.shard_count >= 121 && before < count_of(victim_part.account),
+              "the chain was not closed");
+        close_theatre();
+    }
+}
+
 /* A process that is stopped while it is the one that writes for all. */
 static void a_stopped_flusher_is_replaced(void)
 {
@@ -940,7 +1176,18 @@ int main(int argc, char **argv)
 {
     play = crew_shared(sizeof(*play));
     UNITY_BEGIN();
+    if (argc > 1 && strcmp(argv[1], "worst") == 0) {
+        RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
+        RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
+        RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
+        RUN_TEST(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
+        return UNITY_END();
+    }
     if (argc > 1 && strcmp(argv[1], "disk") == 0) {
+        RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
+        RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
+        RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
+        RUN_TEST(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
         RUN_TEST(a_writer_stopped_for_long_finds_its_segment_gone);
         RUN_TEST(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
         RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
@@ -951,6 +1198,10 @@ int main(int argc, char **argv)
     RUN_TEST(a_killed_flusher_is_replaced);
     RUN_TEST(stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing);
     RUN_TEST(a_writer_stopped_for_long_writes_into_a_segment_that_is_over);
+    RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
+    RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
+    RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
+    RUN_TEST(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
     RUN_TEST(a_writer_stopped_for_long_finds_its_segment_gone);
     RUN_TEST(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
     RUN_TEST(a_stopped_flusher_is_replaced);
