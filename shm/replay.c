@@ -22,7 +22,8 @@
 #define AHEAD       8u
 #define ENTRIES     16u /* of the index that wait until their places are in the cache */
 #define PURGED      UINT32_MAX
-#define NO_RUN      (UINT32_MAX - 1u)
+#define PURGED_SOON (UINT32_MAX - 1u) /* in this batch, and not seen to be made yet */
+#define NO_RUN      (UINT32_MAX - 2u) /* or above: no slot */
 /* Times are callers' own; one beyond this (the year 2262) says nothing about the clock. */
 #define TIME_MAX ((uint64_t)INT64_MAX)
 
@@ -49,7 +50,7 @@ struct chain {
 
 struct uid_cell {
     uint64_t uid;  /* 0: free */
-    uint32_t slot; /* or PURGED */
+    uint32_t slot; /* or PURGED, PURGED_SOON, NO_RUN */
 };
 
 struct rf_replay {
@@ -68,6 +69,7 @@ struct rf_replay {
     uint32_t chain_count;
 
     uint64_t base_uid; /* below it a run may have been purged before it was copied */
+    uint32_t purged_soon;
     uint64_t next_uid;
     uint64_t floor;
     uint64_t current_uid; /* of the snapshot's run */
@@ -781,13 +783,50 @@ static rf_status make_shards(struct rf_replay *p, uint64_t epoch, const struct r
 static rf_status unknown_run(const struct rf_replay *p, uint64_t epoch,
                              const struct rf_log_record *r, uint32_t slot, rf_detail *detail)
 {
-    if (slot == PURGED || r->uid < p->base_uid) {
+    if (slot != NO_RUN || r->uid < p->base_uid) {
         return RF_OK;
     }
     return refuse_record(detail, epoch, r, "a run that was never made");
 }
 
-/* The first pass over a batch: runs, shards and chunks. */
+/* Purges come first. Nothing else of a run matters that is purged in this batch, its making neither; and
+ * its room is there for those that came after. */
+static rf_status purge(struct rf_replay *p, uint64_t epoch, const struct rf_log_record *r,
+                       rf_detail *detail)
+{
+    struct rf_log_purge purge;
+    uint32_t slot = find_uid(p, r->uid);
+    if (r->body_bytes < sizeof(purge) || r->uid == 0 || slot > NO_RUN) {
+        return refuse_record(detail, epoch, r, "a purge that can't be read");
+    }
+    memcpy(&purge, r + 1, sizeof(purge));
+    see_time(p, purge.time);
+    p->floor = purge.floor > p->floor ? purge.floor : p->floor;
+    if (slot == NO_RUN) {
+        bool soon = r->uid >= p->base_uid;
+        p->purged_soon += soon;
+        return set_uid(p, r->uid, soon ? PURGED_SOON : PURGED, detail);
+    }
+    p->tally.applied++;
+    rf_status status = drop_run(p, slot, r->uid, detail);
+    return status != RF_OK ? status : set_uid(p, r->uid, PURGED, detail);
+}
+
+static rf_status purge_all(struct rf_replay *p, const struct rf_log_batch *batch, rf_detail *detail)
+{
+    const uint8_t *at = batch->records, *end = at + batch->header.record_bytes;
+    rf_status status = RF_OK;
+    while (status == RF_OK && at != end) {
+        const struct rf_log_record *r = (const void *)at;
+        if (r->kind == RF_LOG_PURGE) {
+            status = purge(p, batch->header.epoch, r, detail);
+        }
+        at += r->bytes;
+    }
+    return status;
+}
+
+/* The second pass over a batch: runs, shards and chunks. */
 static rf_status make(struct rf_replay *p, uint64_t epoch, const struct rf_log_record *r,
                       rf_detail *detail)
 {
@@ -803,8 +842,13 @@ static rf_status make(struct rf_replay *p, uint64_t epoch, const struct rf_log_r
     }
     uint32_t slot = find_uid(p, r->uid);
     rf_status status = RF_OK;
-    if (slot == NO_RUN && r->kind == RF_LOG_RUN && (parts.run.flags & RF_LOG_RUN_CREATED) != 0 &&
-        r->uid != 0) {
+    bool created = r->kind == RF_LOG_RUN && (parts.run.flags & RF_LOG_RUN_CREATED) != 0;
+    if (created && slot == PURGED_SOON) {
+        p->purged_soon--;
+        p->next_uid = r->uid >= p->next_uid ? r->uid + 1 : p->next_uid;
+        status = set_uid(p, r->uid, slot = PURGED, detail);
+    }
+    if (created && slot == NO_RUN && r->uid != 0) {
         size_t used;
         if (rf_codec_get_run(parts.codec, &p->run, &used) != RF_OK || parts.run.version == 0) {
             return refuse_record(detail, epoch, r, "a run that can't be read");
@@ -816,7 +860,7 @@ static rf_status make(struct rf_replay *p, uint64_t epoch, const struct rf_log_r
         }
     }
     if (status == RF_OK && parts.count != 0) {
-        if (slot == NO_RUN || slot == PURGED) {
+        if (slot >= NO_RUN) {
             status = unknown_run(p, epoch, r, slot, detail);
         } else {
             status = make_shards(p, epoch, r, &parts, slot, detail);
@@ -956,25 +1000,6 @@ static rf_status apply_step(struct rf_replay *p, uint64_t epoch, const struct rf
     return RF_OK;
 }
 
-static rf_status apply_purge(struct rf_replay *p, uint64_t epoch, const struct rf_log_record *r,
-                             uint32_t slot, rf_detail *detail)
-{
-    struct rf_log_purge purge;
-    if (r->body_bytes < sizeof(purge)) {
-        return refuse_record(detail, epoch, r, "a purge that is too short");
-    }
-    memcpy(&purge, r + 1, sizeof(purge));
-    see_time(p, purge.time);
-    p->floor = purge.floor > p->floor ? purge.floor : p->floor;
-    if (slot == NO_RUN || slot == PURGED) {
-        rf_status status = unknown_run(p, epoch, r, slot, detail);
-        return status != RF_OK ? status : set_uid(p, r->uid, PURGED, detail);
-    }
-    p->tally.applied++;
-    rf_status status = drop_run(p, slot, r->uid, detail);
-    return status != RF_OK ? status : set_uid(p, r->uid, PURGED, detail);
-}
-
 /* A record that is about to be applied, and the shard that it will probably change. */
 struct ahead {
     const struct rf_log_record *record;
@@ -986,13 +1011,10 @@ static inline rf_status apply(struct rf_replay *p, uint64_t epoch, const struct 
 {
     const struct rf_log_record *r = ahead->record;
     uint32_t slot = find_uid(p, r->uid);
-    if (r->kind == RF_LOG_CHUNK) {
-        return RF_OK;
+    if (r->kind == RF_LOG_CHUNK || r->kind == RF_LOG_PURGE) {
+        return RF_OK; /* done before */
     }
-    if (r->kind == RF_LOG_PURGE) {
-        return apply_purge(p, epoch, r, slot, detail);
-    }
-    if (slot == NO_RUN || slot == PURGED) {
+    if (slot >= NO_RUN) {
         return unknown_run(p, epoch, r, slot, detail);
     }
     struct parts parts = {.count = 0};
@@ -1054,8 +1076,13 @@ rf_status rf_replay_batch(struct rf_replay *p, const struct rf_log_batch *batch,
         drop_chains(p);
     }
     if (status == RF_OK && p->order.makes) {
+        status = purge_all(p, batch, detail);
         while (status == RF_OK && (r = rf_log_order_next(&p->order)) != NULL) {
             status = make(p, epoch, r, detail);
+        }
+        if (status == RF_OK && p->purged_soon != 0) {
+            return rf_refuse(detail, RF_CORRUPT, 0,
+                             "log, epoch %" PRIu64 ": a purge of a run that was never made", epoch);
         }
         if (status == RF_OK) {
             status = rf_log_order_begin(&p->order, batch, detail);

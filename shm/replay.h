@@ -14,10 +14,12 @@
  *
  *   unknown run, the record made it                  make it
  *   unknown run, purged in this replay               skip: stamps do not order a purge behind steps
+ *                                                      that took no lock of the run
  *   unknown run, uid below the snapshot's next_uid   skip: it was purged before it was copied
  *   unknown run otherwise                            corruption
  *
- * Within a batch what is made is made first, so that a shard is there when its first step comes.
+ * Within a batch purges come first, so that there is never more than there was at the end of it; then what is
+ * made is made, so that a shard is there when its first step comes; then the steps.
  * A chain's chunks are kept until the record comes that closes it; at the start of the next incarnation,
  * and at the end, open ones are dropped.
  */

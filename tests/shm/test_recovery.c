@@ -778,6 +778,7 @@ static void a_snapshot_and_its_log_may_hold_more_than_the_store(void)
     for (uint64_t run = 1; run <= 6; run++) {
         rf_shop_stock(store, shop.now, &tenant, run, &config, 60);
         RF_EXPECT(RF_OK, rf_complete_run(store, shop.now, &tenant, run, 1, NULL));
+        RF_EXPECT(RF_OK, rf_barrier(store, &detail));
         if (run < 6) {
             RF_EXPECT(RF_OK, rf_purge_run(store, shop.now, &tenant, run, NULL));
         }
@@ -804,6 +805,40 @@ static void a_snapshot_and_its_log_may_hold_more_than_the_store(void)
     rf_close(store);
 }
 
+/* Hundreds of runs that come and go in one batch, where stamps say nothing about which came first. */
+static void runs_that_come_and_go_in_one_batch_need_no_room(void)
+{
+    const rf_run_config config = {.lease_duration = 1000000};
+    rf_options o = durable();
+    o.max_shards = 64;
+    o.max_runs = 2;
+    rf_tenant_from_name("t", &tenant);
+    rf_store *store = rf_shop_enter(&shop, &o), *other = rf_shop_enter(&shop, &o);
+    rf_shop_stock(store, shop.now, &tenant, 1, &config, 60);
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    for (uint64_t run = 1; run <= 300; run++) {
+        rf_grant grant = rf_shop_blank(0);
+        for (unsigned i = 0; i < 5; i++) { /* the janitor's stamps run ahead */
+            RF_EXPECT(RF_OK, rf_acquire(other, shop.now, &tenant, run, 7, 1, 0, &grant, NULL));
+            RF_EXPECT(RF_OK, rf_release(other, shop.now, &tenant, &grant.lease, NULL, i, NULL));
+        }
+        RF_EXPECT(RF_OK, rf_complete_run(other, shop.now, &tenant, run, 1, NULL));
+        RF_EXPECT(RF_OK, rf_purge_run(other, shop.now, &tenant, run, NULL));
+        rf_shop_stock(store, shop.now, &tenant, run + 1, &config, 60);
+    }
+    expect_verified(store);
+    rf_close(other);
+    rf_close(store);
+    lose_region(shop.directory);
+    store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(60, rf_shop_inspect(store).shards);
+    TEST_ASSERT_EQUAL_UINT64(60, rf_shop_run(store, &tenant, 301).shard_count);
+    TEST_ASSERT_EQUAL_UINT64(2, rf_handle_of(store)->map->header->runs.count);
+    expect_sound(store);
+    expect_verified(store);
+    rf_close(store);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -825,6 +860,7 @@ int main(void)
     RUN_TEST(verify_refuses_a_damaged_log);
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
     RUN_TEST(a_backup_that_fails_leaves_nothing);
+    RUN_TEST(runs_that_come_and_go_in_one_batch_need_no_room);
     RUN_TEST(a_snapshot_and_its_log_may_hold_more_than_the_store);
     return UNITY_END();
 }

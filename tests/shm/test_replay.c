@@ -289,6 +289,37 @@ static void a_purged_run_is_gone_and_its_fences_are_not(void)
     TEST_ASSERT_EQUAL_UINT64(20, recovered.tally.time);
 }
 
+static void a_run_that_came_and_went_in_one_batch_leaves_its_fences(void)
+{
+    put_run(1, 1, 5);
+    put_grant(2, 50, 0, 2, 77);
+    rf_scribe_purge(&book, 3, 10, UID, 77, 20);
+    rf_scribe_batch(&book, 0);
+    expect_replayed();
+    TEST_ASSERT_EQUAL_UINT64(0, recovered.tally.runs);
+    TEST_ASSERT_EQUAL_UINT64(77, atomic_load(&region.header->fence_floor));
+    TEST_ASSERT_EQUAL_UINT64(UID + 1, atomic_load(&region.header->next_uid));
+    TEST_ASSERT_EQUAL_UINT64(0, rf_extents_used(&region));
+}
+
+static void a_purge_of_a_run_that_was_never_made_is_refused(void)
+{
+    rf_scribe_purge(&book, 3, 10, UID, 77, 20);
+    rf_scribe_batch(&book, 0);
+    expect_refused("never made");
+}
+
+static void a_run_that_is_purged_twice_is_refused(void)
+{
+    put_run(1, 1, 5);
+    rf_scribe_batch(&book, 0);
+    rf_scribe_purge(&book, 3, 10, UID, 77, 20);
+    rf_scribe_batch(&book, 1);
+    rf_scribe_purge(&book, 3, 11, UID, 77, 20);
+    rf_scribe_batch(&book, 2);
+    expect_refused("can't be read");
+}
+
 static void children_have_their_parent(void)
 {
     put_run(1, 1, 2);
@@ -403,6 +434,9 @@ int main(void)
     RUN_TEST(a_step_of_another_shard_than_its_position_says_is_refused);
     RUN_TEST(a_fence_that_goes_down_is_refused);
     RUN_TEST(a_purged_run_is_gone_and_its_fences_are_not);
+    RUN_TEST(a_run_that_came_and_went_in_one_batch_leaves_its_fences);
+    RUN_TEST(a_purge_of_a_run_that_was_never_made_is_refused);
+    RUN_TEST(a_run_that_is_purged_twice_is_refused);
     RUN_TEST(children_have_their_parent);
     RUN_TEST(a_chain_over_several_batches_happens_when_it_is_closed);
     RUN_TEST(chains_that_are_not_whole_are_refused);
