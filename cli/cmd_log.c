@@ -519,7 +519,7 @@ static const struct option_spec recover_options[] = {
 static void show_recovered(const struct rf_recovered *r, bool dry)
 {
     out_card_begin();
-    out_text("recovery", dry ? "would succeed" : "done");
+    out_phrase("recovery", dry ? "possible" : "done", dry ? "would succeed" : "done", OUT_PLAIN);
     if (r->snapshot_epoch != 0) {
         out_number("snapshot_epoch", r->snapshot_epoch);
     } else {
@@ -618,7 +618,7 @@ static int verify_files(struct cli *cli, const char *name)
         return cli_refuse(status, &cli->detail, 0, "%s", name);
     }
     out_card_begin();
-    out_text("verified", "files only: nobody has it in memory");
+    out_phrase("verified", "files", "files only: it is not in memory", OUT_PLAIN);
     out_number("batches", r.tally.batches);
     out_number("records", r.tally.records);
     out_number("runs", r.tally.runs);
@@ -649,7 +649,7 @@ static int run_verify(struct cli *cli)
         return cli_refuse(status, &cli->detail, 0, "%s", name);
     }
     out_card_begin();
-    out_text("verified", "memory against log");
+    out_phrase("verified", "live", "memory against log", OUT_PLAIN);
     out_number("batches", v.batches);
     out_number("records", v.records);
     out_number("runs", v.runs);

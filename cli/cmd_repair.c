@@ -232,7 +232,8 @@ static void show_plan(const struct plan *p, const char *copy, bool done)
     if (done) {
         out_text("copy", copy);
     }
-    out_text("repair", done ? "done" : "not done: say --truncate");
+    out_phrase("repair", done ? "done" : "planned", done ? "done" : "not done: say --truncate",
+               OUT_PLAIN);
     out_card_end();
 }
 
@@ -345,7 +346,7 @@ static int repair(struct cli *cli, struct log_files *f)
     rf_status status = files_rehearse(f, &recovered, &cli->detail);
     if (status == RF_OK) {
         out_card_begin();
-        out_text("repair", "nothing has to be repaired");
+        out_phrase("repair", "none", "nothing has to be repaired", OUT_PLAIN);
         out_number("last_epoch", recovered.log.end.epoch);
         out_card_end();
         return EXIT_DONE;

@@ -56,7 +56,9 @@ static void show_made(uint64_t run, uint32_t count, rf_outcome outcome)
     out_card_begin();
     out_id("run", run);
     out_number("shards", count);
-    out_text("outcome", outcome == RF_REPLAYED ? "was there already, the same" : "made");
+    bool again = outcome == RF_REPLAYED;
+    out_phrase("outcome", again ? "replayed" : "executed",
+               again ? "was there already, the same" : "made", OUT_PLAIN);
     out_card_end();
 }
 

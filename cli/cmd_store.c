@@ -9,11 +9,19 @@
 #include "commands.h"
 #include "log_files.h"
 
-static const char *kind_word(rf_durability durability)
+static void show_kind(rf_durability durability)
 {
-    return durability == RF_VOLATILE ? "volatile"
-           : durability == RF_WAIT   ? "durable, operations wait for the disk"
-                                     : "durable, the disk follows";
+    if (durability == RF_VOLATILE) {
+        out_text("kind", "volatile");
+        return;
+    }
+    out_phrase("kind", "durable",
+               durability == RF_WAIT ? "durable, operations wait for the disk"
+                                     : "durable, the disk follows",
+               OUT_PLAIN);
+    out_json_only(true);
+    out_text("durability", durability == RF_WAIT ? "wait" : "nowait");
+    out_json_only(false);
 }
 
 /* --- init --- */
@@ -145,7 +153,7 @@ static int run_init(struct cli *cli)
     rf_close(store);
     out_card_begin();
     out_text("store", store_directory(name));
-    out_text("kind", kind_word(seen.durability));
+    show_kind(seen.durability);
     out_number("incarnation", seen.incarnation);
     out_size("taken_bytes", seen.taken_bytes);
     out_card_end();
@@ -281,7 +289,7 @@ static void show_identity(const char *name, const rf_inspection *seen, uint64_t 
         fclose(f);
     }
     out_text("store", store_directory(name));
-    out_text("kind", kind_word(seen->durability));
+    show_kind(seen->durability);
     out_text("version", rf_version_string());
     out_text("layout", keep_format("%016llx", (unsigned long long)seen->layout_hash));
     out_text("boot", boot);
@@ -298,10 +306,14 @@ static void show_log(const char *name, const rf_inspection *i)
     if (i->durability == RF_VOLATILE) {
         return;
     }
-    const char *state = i->log_failed  ? "failed: close all handles and open the store again"
-                        : i->log_short ? "short of room: only endings are taken"
-                                       : "good";
-    out_word("log", state, i->log_failed || i->log_short ? OUT_RED : OUT_GREEN);
+    out_phrase("log",
+               i->log_failed  ? "failed"
+               : i->log_short ? "short"
+                              : "good",
+               i->log_failed  ? "failed: close all handles and open the store again"
+               : i->log_short ? "short of room: only endings are taken"
+                              : "good",
+               i->log_failed || i->log_short ? OUT_RED : OUT_GREEN);
     out_number("open_epoch", i->open_epoch);
     out_number("durable_epoch", i->durable_epoch);
     out_number("lag_epochs",

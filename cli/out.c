@@ -393,6 +393,11 @@ void out_word(const char *name, const char *text, enum out_colour colour)
     }
 }
 
+void out_phrase(const char *name, const char *word, const char *phrase, enum out_colour colour)
+{
+    out_word(name, out.json ? word : phrase, colour);
+}
+
 void out_text(const char *name, const char *text)
 {
     out_word(name, text, OUT_PLAIN);

@@ -32,6 +32,8 @@ void out_json_only(bool on);
 
 void out_text(const char *name, const char *text);
 void out_word(const char *name, const char *text, enum out_colour colour);
+/* A word for programs, a phrase for people. */
+void out_phrase(const char *name, const char *word, const char *phrase, enum out_colour colour);
 void out_id(const char *name, uint64_t id);
 void out_number(const char *name, uint64_t number);
 void out_real(const char *name, double number, int digits);

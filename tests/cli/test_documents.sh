@@ -78,22 +78,54 @@ case_output_that_can_not_be_written_is_an_error() {
     has "$(cat "$work/e")" "writing the output failed"
 }
 
-case_every_object_is_json() {
+case_every_object_is_json_with_the_names_that_are_documented() {
     command -v python3 >/dev/null || skip "there is no python3"
+    local document
+    document=$(realpath "$(dirname "$0")/../../docs/json.md")
     ringfence init "$store" >/dev/null
-    printf 'a%%22%%5C\tb\tm%%0A\n' >"$work/ranges"
-    json() { "$@" --json | python3 -c 'import json, sys
-n = 0
+    printf 'a%%22%%5C\tb\tm%%0A\nb\tc\nc\td\nd\te\n' >"$work/ranges"
+    # The row of the document is found by the words of the command; rows without words belong to the one above.
+    cat >"$work/check.py" <<'END'
+import json, re, sys
+document, words = sys.argv[1], " ".join(sys.argv[2:])
+names, current = {}, []
+for line in open(document):
+    cells = line.split("|")
+    if len(cells) < 4 or not cells[2].strip().startswith(("`", "of ", "counters")):
+        continue
+    current = re.findall(r"`([^`]+)`", cells[1]) or current
+    text = re.sub(r"\(`[^)]*\)", "", cells[2])
+    for command in current:
+        names.setdefault(command, set()).update(re.findall(r"`([a-z0-9_]+)`", text))
+command = max((c for c in names if words.startswith(c)), key=len)
+lines = 0
+def look(value):
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name not in names[command]:
+                sys.exit(f"{command}: {name} is not documented")
+            look(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            look(inner)
 for line in sys.stdin:
-    json.loads(line)
-    n += 1
-sys.exit(n == 0)' || fail "not JSON: $*"; }
+    look(json.loads(line))
+    lines += 1
+if lines == 0:
+    sys.exit("nothing was printed")
+END
+    json() { "$@" --json >"$work/json" && python3 "$work/check.py" "$document" "${@:2}" <"$work/json" || fail "not as documented: $*"; }
     json ringfence run create "$store" 1 --ranges "$work/ranges"
     json ringfence run list "$store"
     json ringfence run show "$store" 1 --reveal
     json ringfence shard list "$store" 1 --reveal
-    json ringfence claim "$store" 1 --reveal
+    json ringfence claim "$store" 1 --shard 1 --reveal
     json ringfence shard show "$store" 1 1 --reveal
+    json ringfence renew "$(ringfence claim "$store" 1 --shard 2)"
+    json ringfence shard split "$store" 1 3 --parts 2
+    ringfence shard park "$store" 1 4
+    json ringfence shard list "$store" 1 --only parked
+    json ringfence shard unpark "$store" 1 --all
     json ringfence status "$store"
     json ringfence log dump "$store" --reveal
     json ringfence log dump "$store" --stats
@@ -106,6 +138,14 @@ sys.exit(n == 0)' || fail "not JSON: $*"; }
     json ringfence repair "$work/copy"
     json ringfence fsync-test "$work" --for 5ms
     json ringfence hash payload complete-run
+    ringfence monitor "$store" --json --count 2 >"$work/json" &
+    watched() { ! flock -n -x "$store/lock" true; }
+    eventually watched
+    sleep 0.1
+    ringfence shard park "$store" 1 4
+    wait
+    python3 "$work/check.py" "$document" monitor <"$work/json" || fail "monitor"
+    ringfence shard unpark "$store" 1 --all
     ringfence run complete "$store" 1
     json ringfence run watch "$store" 1
 }

@@ -8,6 +8,7 @@ document=$(realpath "$(dirname "$0")/../../docs/first-session.md")
 case_every_line_of_the_first_session_does_what_it_says() {
     mkdir "$work/home"
     cd "$work/home"
+    store=$work/home/farm # for the end of the case, if the document does not get so far
     local commands=0 line command= expected= inside=no
     # Commands run in this shell, so that variables and jobs last; what a failed one leaves in $? as well.
     typed() {
@@ -38,7 +39,6 @@ case_every_line_of_the_first_session_does_what_it_says() {
     done <"$document"
     [ "$commands" -ge 25 ] || fail "only $commands commands were found"
     echo "INFO $commands commands"
-    store=$work/home/farm
 }
 
 # Line by line; `...` in the pattern is anything within the line.
