@@ -124,7 +124,9 @@ void ledger_end(struct ledger *l)
         close(l->fd);
         l->fd = -1;
     }
-    l->count = 0;
+    free(l->records);
+    l->records = NULL;
+    l->count = l->room = 0;
 }
 
 static bool damaged(const char *name, const char *what)
