@@ -414,6 +414,7 @@ static void a_volatile_store_takes_no_notice_of_any_of_it(void)
     TEST_ASSERT_EQUAL_STRING("", seen.io_path);
     struct logbook book;
     TEST_ASSERT_FALSE(logbook_read(&book, vault.directory, 0));
+    logbook_free(&book);
 }
 
 /* --- what nobody waits for --- */
