@@ -823,13 +823,13 @@ static void one_handle_that_waits_cut_everywhere(void)
     uint64_t seed = rf_env_number("RF_SEED", 1);
     live(seed, 1, 40, RF_WAIT);
     TEST_ASSERT_TRUE(world.acknowledged > 20);
-    expect_all_well(12, seed);
+    expect_all_well(RF_SHOP_SANITIZED ? 3 : 8, seed);
 }
 
 static void three_handles_that_wait_or_not(void)
 {
     uint64_t seed = rf_env_number("RF_SEED", 2);
-    for (uint64_t round = 0; round < 3; round++) {
+    for (uint64_t round = 0; round < (RF_SHOP_SANITIZED ? 1 : 2); round++) {
         live(seed + round, 3, 60, RF_VOLATILE);
         expect_all_well(4, seed + round);
         end_world();
@@ -840,7 +840,7 @@ static void nobody_waits_until_the_end(void)
 {
     uint64_t seed = rf_env_number("RF_SEED", 3);
     live(seed, 2, 60, RF_NOWAIT);
-    expect_all_well(30, seed);
+    expect_all_well(RF_SHOP_SANITIZED ? 6 : 20, seed);
 }
 
 /* Runs that are registered by more than a record holds are there as a whole or not at all. */
@@ -850,7 +850,7 @@ static void large_registrations_are_whole_or_not_at_all(void)
     world.large = 1500;
     world.segment_bytes = 64u << 10; /* batches of several segments */
     live(seed, 2, 12, RF_NOWAIT);
-    expect_all_well(16, seed);
+    expect_all_well(RF_SHOP_SANITIZED ? 3 : 10, seed);
 }
 
 static bool there(const char *name)
@@ -890,7 +890,7 @@ static void a_log_without_its_syncs_would_be_found_out(void)
     expect_found_out(RF_SIMDISK_BIT(RF_DISK_SYNC), "refused");
     expect_found_out(RF_SIMDISK_BIT(RF_DISK_SYNC_DIR), "the log is gone");
     rf_simdisk_disbelieve(0);
-    expect_all_well(4, 1);
+    expect_all_well(2, 1);
 }
 
 /* --- a power cut, and another one while the store recovers from it --- */
@@ -961,7 +961,7 @@ static void a_recovery_may_be_cut_too(void)
 {
     uint64_t seed = rf_env_number("RF_SEED", 8);
     live(seed, 2, 40, RF_VOLATILE);
-    cut_recoveries(seed, RF_SHOP_SANITIZED ? 2 : 6);
+    cut_recoveries(seed, RF_SHOP_SANITIZED ? 1 : 4);
 }
 
 /* --- failures of the disk --- */
@@ -1049,6 +1049,7 @@ static void fail_everywhere(uint64_t seed, int error, unsigned steps)
             step();
         }
         all = rf_simdisk_counted() < n;
+        n += RF_SHOP_SANITIZED ? 2 : 0;
         bool cold = log_failed();
         if (cold) {
             RF_EXPECT(RF_IO_ERROR, world.broken);
@@ -1067,16 +1068,16 @@ static void fail_everywhere(uint64_t seed, int error, unsigned steps)
         }
         expect_prefix_after_reopen();
         close_world();
-        const char *reason = judge_cuts_from(since, cold ? 3 : 1, seed + n, &images);
+        const char *reason = judge_cuts_from(since, cold ? 2 : 1, seed + n, &images);
         if (reason != NULL) {
             printf("  failure of operation %" PRIu64 "\n", n);
             TEST_FAIL_MESSAGE(reason);
         }
         end_world();
     }
-    printf("  %" PRIu64 " operations failed in turn, %u latched, %u went on, %" PRIu64 " images\n",
-           n - 2, latched, went_on, images);
-    TEST_ASSERT_TRUE(latched > 2);
+    printf("  %" PRIu64 " operations tried in turn, %u latched, %u went on, %" PRIu64 " images\n",
+           n, latched, went_on, images);
+    TEST_ASSERT_TRUE(latched != 0 && went_on != 0);
 }
 
 static void any_operation_of_the_disk_may_fail_with_eio(void)
@@ -1331,7 +1332,7 @@ static void what_a_cold_open_found_is_durable(void)
                       atomic_load(&crowd->works[0][reached[0]].returned) == NOT_YET;
         rf_disk_trace = NULL;
         close_world();
-        judge_all_works(since, 24, die_at, &judged);
+        judge_all_works(since, RF_SHOP_SANITIZED ? 4 : 12, die_at, &judged);
         end_world();
     }
     printf("  %u times something that was not acknowledged, %" PRIu64 " images\n", found_more,
