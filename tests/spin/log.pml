@@ -182,7 +182,7 @@ start:
 #ifndef BAD_PUBLATE
   STEP(assert(disk[E]==NONE || (disk[E]==mask && place[E]==prev+own)); disk[E]=mask; place[E]=prev+own);   /* log.written, whenever that is */
 #ifdef BAD_NAME
-  STEP(dont[E%R]=dont[E%R]+R);
+  STEP(dont[E%R]=endt[E%R]);
 #else
   STEP(if :: dont[E%R]==E-R -> dont[E%R]=E :: else fi);                    /* log.done */
 #endif
