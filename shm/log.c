@@ -360,6 +360,12 @@ static void say_once(const struct rf_logger *l)
     }
 }
 
+/* Nothing was written, and nothing is wrong with the disk. Others can write the batch, or this process later. */
+static bool lacks_descriptors(int error)
+{
+    return error == EMFILE || error == ENFILE;
+}
+
 /* Computes and writes one batch whose predecessor is published. */
 static rf_status write_batch(struct rf_logger *l, uint64_t epoch, const struct rf_log_end *before,
                              rf_detail *detail)
@@ -393,11 +399,15 @@ static rf_status write_batch(struct rf_logger *l, uint64_t epoch, const struct r
         return rf_refuse(detail, status, why.os_error, "the log of %.100s needs room on its disk",
                          map->directory);
     }
-    if (status != RF_OK) {
-        return condemn(l, why.os_error, detail);
+    if (status == RF_OK) {
+        RF_POINT("log.before_write");
+        status = rf_log_write(l->disk, b.position, l->batcher.buffer, b.bytes, &why);
     }
-    RF_POINT("log.before_write");
-    status = rf_log_write(l->disk, b.position, l->batcher.buffer, b.bytes, &why);
+    if (status != RF_OK && lacks_descriptors(why.os_error)) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, why.os_error,
+                         "writing the log of %.100s: this process has too few descriptors",
+                         map->directory);
+    }
     if (status == RF_NOT_FOUND && LOAD(h->durable) >= epoch) {
         return RF_OK; /* stopped for long: others have written it, and its segment is not needed any more */
     }
