@@ -196,12 +196,12 @@ case_a_killed_worker_is_replaced_and_its_command_dies_with_it() {
 
 case_workers_killed_all_the_time_do_not_lose_or_double_a_shard() {
     begin
-    ringfence work "$store" 1 --workers 3 --restarts 1000 -- sh -c 'sleep 0.05; echo "$RINGFENCE_SHARD $RINGFENCE_FENCE"' >"$work/out" 2>"$work/log" &
+    ringfence work "$store" 1 --workers 3 --restarts 1000 -- sh -c 'sleep 0.2; echo "$RINGFENCE_SHARD $RINGFENCE_FENCE"' >"$work/out" 2>"$work/log" &
     local farm=$! worker i kills=0
     while [ "$(run_field done)" -lt 14 ] && [ $kills -lt 60 ]; do
         worker=$(pgrep -P "$farm" | shuf -n 1) || true
         if [ -n "$worker" ] && kill -9 "$worker" 2>/dev/null; then kills=$((kills + 1)); fi
-        sleep 0.06
+        sleep 0.1
     done
     wait "$farm" || fail "$(cat "$work/log")"
     echo "INFO $kills workers were killed"
