@@ -154,7 +154,8 @@ case_halt_soon_and_now() {
     begin
     expect 1 ringfence work "$store" 1 --workers 1 --retries 0 --halt soon,fail=1 -- false
     has "$err" "halting"
-    same "$(run_field parked)" 1
+    # The worker may have begun another before it was told.
+    [ "$(run_field parked)" -ge 1 ] && [ "$(run_field parked)" -lt 16 ] || fail "$(run_field parked) are parked"
     ringfence shard unpark "$store" 1 --all
     expect 1 ringfence work "$store" 1 --workers 1 --halt now,success=3 --quiet -- true
     [ "$(run_field done)" -ge 3 ] && [ "$(run_field done)" -lt 16 ] || fail "$(run_field done) are done"
