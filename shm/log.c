@@ -169,6 +169,8 @@ static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *
             return RF_OK;
         }
         if (rf_monotonic_ns() < l->retry_at) {
+            /* Others may have found room meanwhile, and it may be used up again. */
+            atomic_store_explicit(&h->log_short, 1, memory_order_release);
             return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOSPC, "the next segment of the log");
         }
         struct rf_segment_header header = rf_log_segment_header(h, made);
