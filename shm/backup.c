@@ -158,7 +158,18 @@ static rf_status copy_store_file(struct backup *b, rf_detail *detail)
         close(lock);
     }
     memset(file.uuid, 0, sizeof(file.uuid)); /* no region is the copy's */
-    return status != RF_OK ? status : rf_store_file_write(b->to, &file, detail);
+    if (status == RF_OK) {
+        status = rf_store_file_write(b->to, &file, detail);
+    }
+    /* The directory itself may be new. */
+    int above = status == RF_OK ? openat(b->to_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (status == RF_OK && (above < 0 || fsync(above) != 0)) {
+        status = rf_refuse(detail, RF_IO_ERROR, errno, "syncing the directory above the copy");
+    }
+    if (above >= 0) {
+        close(above);
+    }
+    return status;
 }
 
 static rf_status make_copy(struct backup *b, struct rf_handle *h, rf_detail *detail)

@@ -26,7 +26,8 @@
  * region     good: complete, of this boot, named by the store file, not condemned. stale: complete,
  *            but not named, or of an earlier boot. condemned: good, but a write of its log failed: what it
  *            holds is not what the disk has. half: its builder died.
- * lock       shared: granted, others may be attached; alone: granted exclusively; held: by others
+ * lock       shared: granted, others may be attached; alone: granted exclusively; held: by others. A builder is
+ *            waited for much longer than processes that have another region.
  * who        create, or open only (create = false), or look only (read_only)
  *
  * A COLD OPEN holds the lock alone, and in this order

@@ -942,8 +942,10 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
     return RF_OK;
 }
 
-/* How long an opener waits for somebody else's building. */
-#define BUILD_WAIT_NS 5000000000ull
+/* How long an opener waits for a region that others must have, and for one that somebody is building: a cold
+ * open of millions of shards takes its time. */
+#define BUILD_WAIT_NS   5000000000ull
+#define BUILDER_WAIT_NS 120000000000ull
 
 /* A lock on a file that was removed with its store keeps nobody out. */
 static bool was_destroyed(const struct site *site)
@@ -998,12 +1000,14 @@ static rf_status judge_site(struct site *site, const struct rf_region_options *o
 static rf_status settle_region(struct site *site, const struct rf_region_options *options,
                                bool *gone, rf_detail *detail)
 {
-    uint64_t until = rf_monotonic_ns() + BUILD_WAIT_NS;
+    uint64_t start = rf_monotonic_ns(), until = start + BUILD_WAIT_NS;
     site->region_case = RF_CASE_REGION_NONE;
     for (;;) {
         enum rf_case_action action = RF_DO_WAIT;
         rf_status status = RF_OK;
-        if (flock(site->lock.fd, LOCK_SH | LOCK_NB) == 0) {
+        bool building =
+            flock(site->lock.fd, LOCK_SH | LOCK_NB) != 0; /* somebody is alone with it */
+        if (!building) {
             *gone = was_destroyed(site);
             if (*gone) {
                 return rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s was destroyed just now",
@@ -1036,7 +1040,14 @@ static rf_status settle_region(struct site *site, const struct rf_region_options
         if (action == RF_DO_ATTACH) {
             continue; /* take the shared lock and look again, like everybody else */
         }
-        if (action != RF_DO_WAIT || rf_monotonic_ns() > until) {
+        uint64_t now = rf_monotonic_ns();
+        if (building && now > start + BUILDER_WAIT_NS) {
+            return rf_refuse(detail, RF_BUSY, 0,
+                             "%.100s: another process has been building its region for long",
+                             site->directory);
+        }
+        until = building ? now + BUILD_WAIT_NS : until;
+        if (action != RF_DO_WAIT || now > until) {
             return refuse_case(site, action, detail);
         }
         flock(site->lock.fd, LOCK_UN);

@@ -12,6 +12,7 @@
 #include "directory.h"
 #include "fsck.h"
 #include "handle.h"
+#include "hands.h"
 #include "history.h"
 #include "recover.h"
 #include "snapshot.h"
@@ -762,6 +763,113 @@ static void a_backup_that_fails_leaves_nothing(void)
     rf_close(store);
 }
 
+/* --- while others work --- */
+
+struct crowd {
+    _Atomic uint32_t running;
+    _Atomic uint32_t stop;
+    uint64_t seed;
+};
+
+/* A worker with a guardian, on runs that all share. */
+static int work(void *context)
+{
+    static struct rf_history mine;
+    struct crowd *c = context;
+    rf_options o = durable();
+    rf_history_begin(&mine, &shop, c->seed + (uint64_t)getpid());
+    mine.next_shard = (uint64_t)getpid() << 20; /* a part of the key space of its own */
+    mine.large = 2;
+    mine.waits = 50;
+    mine.stores[0] = rf_shop_enter_living(&shop, &o);
+    atomic_fetch_add(&c->running, 1);
+    while (atomic_load(&c->stop) == 0) {
+        rf_history_play(&mine, 50);
+    }
+    rf_close(mine.stores[0]);
+    return 0;
+}
+
+/* Workers come, work, and are killed while snapshots and backups are taken, over and over. */
+static void snapshots_and_backups_under_load_are_whole(void)
+{
+    struct crowd *c = rf_hands_board(sizeof(*c));
+    char copy[96];
+    rf_options o = durable();
+    o.busy_timeout = 10 * RF_SECOND;
+    c->seed = rf_env_number("RF_SEED", 1);
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory);
+    /* Without a guardian: a process that forks has one thread. The workers' guardians do what is to be done. */
+    rf_store *store = rf_shop_enter(&shop, &o);
+    pid_t workers[3];
+    for (unsigned i = 0; i < 3; i++) {
+        workers[i] = rf_hands_send(work, c);
+    }
+    rf_hands_until(&c->running, 3);
+    for (unsigned round = 0; round < (RF_SHOP_SANITIZED ? 5u : 12u); round++) {
+        rf_status status = rf_snapshot(store, &detail);
+        if (status != RF_OK) {
+            TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+        }
+        status = rf_backup(store, copy, &detail);
+        if (status != RF_OK) {
+            TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+        }
+        const rf_options plain = {.manual = true};
+        rf_store *other;
+        status = rf_open(copy, &plain, &other, &detail);
+        if (status != RF_OK) {
+            TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+        }
+        expect_sound(other);
+        expect_verified(other);
+        rf_close(other);
+        RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+        if (round % 3 == 1) { /* in the middle of something */
+            unsigned i = round / 3 % 3;
+            rf_hands_kill(workers[i]);
+            workers[i] = rf_hands_send(work, c);
+        }
+    }
+    atomic_store(&c->stop, 1);
+    for (unsigned i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL(0, rf_hands_wait(workers[i]));
+    }
+    expect_verified(store);
+    expect_sound(store);
+    char *before = rf_history_picture(store);
+    rf_close(store);
+    lose_region(shop.directory);
+    store = rf_shop_enter(&shop, &o);
+    expect_same(before, rf_history_picture(store));
+    expect_verified(store);
+    rf_close(store);
+}
+
+/* The guardian takes them when there is enough log, and old segments go. */
+static void snapshots_come_by_themselves(void)
+{
+    rf_options o = durable();
+    o.snapshot_bytes = 256 * 1024;
+    rf_history_begin(&history, &shop, 3);
+    history.stores[0] = rf_shop_enter_living(&shop, &o);
+    uint64_t first = 0;
+    for (unsigned i = 0; i < 2000 && rf_shop_inspect(history.stores[0]).snapshot_epoch <= first;
+         i++) {
+        rf_history_play(&history, 500);
+        usleep(1000);
+        uint64_t epoch = rf_shop_inspect(history.stores[0]).snapshot_epoch;
+        first = first == 0 ? epoch : first; /* then another one */
+    }
+    TEST_ASSERT_TRUE(first != 0 && rf_shop_inspect(history.stores[0]).snapshot_epoch > first);
+    leave_all();
+    char names[4][RF_SNAPSHOT_NAME];
+    TEST_ASSERT_TRUE(snapshots(names) >= 2);
+    enter_all();
+    expect_recovered();
+    leave_all();
+}
+
 /* --- more than there ever was at once --- */
 
 /* A run that was purged while the snapshot was taken and another one that has its room since: both are
@@ -860,6 +968,8 @@ int main(void)
     RUN_TEST(verify_refuses_a_damaged_log);
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
     RUN_TEST(a_backup_that_fails_leaves_nothing);
+    RUN_TEST(snapshots_and_backups_under_load_are_whole);
+    RUN_TEST(snapshots_come_by_themselves);
     RUN_TEST(runs_that_come_and_go_in_one_batch_need_no_room);
     RUN_TEST(a_snapshot_and_its_log_may_hold_more_than_the_store);
     return UNITY_END();
