@@ -11,11 +11,10 @@
  *   BAD_SKIPDEAD  a sealer leaves out lanes of slots that nobody lives in
  *   BAD_HALF      a writer trusts that the epoch is sealed instead of raising every lane itself
  *   BAD_HDR       after a failed commit the record keeps its old epoch
- *   BAD_GENFIRST  the reaper ends the generation before the descriptor is IDLE
+ *   BAD_GENFIRST  the reaper ends the generation before the descriptor is IDLE (needs two members, two
+ *                 operations and two deaths: too large for make model)
  *   BAD_TAKEFIRST a block's tag is swapped in before it is named
- *   BAD_FREE      a block is freed without looking whose it is
  *   BAD_COUNT     the run's count is incremented by apply, not stored as an absolute value
- *   BAD_RUNEARLY  the run's count is read before the run is locked
  */
 #ifndef N
 #define N 2
@@ -74,11 +73,7 @@ bit com[N*OM];                           /* ghost: committed */
 #else
 #define SETCOUNT(d) rcount=dcnt[d]
 #endif
-#ifdef BAD_FREE
-#define GIVE(b,t) blk[b]=0
-#else
 #define GIVE(b,t) if :: blk[b]==(t) -> blk[b]=0 :: else fi
-#endif
 /* record.open .. record.close, apply.counts, slab.given */
 #define APPLY(d,k) \
   STEP(re=hep[(d)*OM+(k)]; ra=hver[(d)*OM+(k)]); \
@@ -186,13 +181,8 @@ endattach:
 #endif
      LOCK(shardL);
      assert(ra==rb && ra==cnt);                      /* every committed operation applied exactly once */
-#ifdef BAD_RUNEARLY
-     c0=rcount;
-#endif
      if :: end -> LOCK(runL); assert(rcount==ends) :: else fi;
-#ifndef BAD_RUNEARLY
      c0=rcount;
-#endif
      o=lo[me];
      STEP(tags++; dtag[me]=tags; dblk[me]=NONE; st[me]=TAKING);                     /* op.taking */
      b=0; do :: b<BLOCKS && blk[b]!=0 -> b++ :: else -> break od; assert(b<BLOCKS);
