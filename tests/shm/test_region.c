@@ -311,7 +311,7 @@ static int come_with_the_crowd(void *context)
     }
     atomic_fetch_add(&c->incarnations, (uint32_t)rf_shop_inspect(store).incarnation);
     const rf_shard_input one = rf_input_of(1, "a", "b");
-    rf_result r;
+    rf_result r = {0};
     RF_EXPECT(RF_OK, rf_create_run_with_shards(store, rf_now(store), &tenant, RUN, &lasting, &one,
                                                1, 1, &r));
     atomic_fetch_add(&c->ready, 1);
