@@ -235,12 +235,14 @@ static inline void settle_by_tending(void)
     }
 }
 
+/* With the dead it is not done: it may still be taking a purged run apart, under its lock. */
 static inline void wait_for_guardian(void)
 {
     uint64_t until = now_ns() + PATIENCE_NS;
     for (;;) {
         rf_inspection seen = inspect();
-        if (seen.dead_members == 0 && seen.members == stage.rest.members) {
+        if (seen.dead_members == 0 && seen.members == stage.rest.members &&
+            rf_fsck(stage.store) == NULL) {
             return;
         }
         CLAIM(now_ns() < until, "the dead are not settled by a guardian");
