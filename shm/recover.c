@@ -217,10 +217,19 @@ static rf_status make_first_segment(struct rf_header *h, struct rf_disk *disk, u
     }
 }
 
+#define IDLE_MAX 12u /* segments; giving their room back takes time that an open need not spend */
+
 struct removal {
     struct rf_disk *disk;
     uint64_t below;
+    unsigned count;
 };
+
+static void count_idle(void *context, uint64_t number)
+{
+    struct removal *r = context;
+    r->count += number < r->below;
+}
 
 static void remove_idle(void *context, uint64_t number)
 {
@@ -230,14 +239,17 @@ static void remove_idle(void *context, uint64_t number)
     }
 }
 
-/* Segments of incarnations that came to nothing. Now that a later one says where the log ended, nobody
- * asks them; whatever remains is looked at again next time. */
+/* Segments that were made ahead, or of incarnations that came to nothing. Now that a later one says where the log
+ * ended, nobody asks them. A snapshot removes them too; here only what many cold opens in a row have left. */
 static void remove_idle_segments(const struct rf_header *h, struct rf_disk *disk)
 {
     struct rf_log_reader *reader;
     struct removal removal = {.disk = disk, .below = h->log_first};
     if (rf_log_reader_open(disk, h->segment_bytes, h->store_id, &reader, NULL) == RF_OK) {
-        rf_log_idle_segments(reader, remove_idle, &removal);
+        rf_log_idle_segments(reader, count_idle, &removal);
+        if (removal.count > IDLE_MAX) {
+            rf_log_idle_segments(reader, remove_idle, &removal);
+        }
         rf_log_reader_close(reader);
     }
 }
