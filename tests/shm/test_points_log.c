@@ -465,6 +465,39 @@ static void a_killed_flusher_is_replaced(void)
     }
 }
 
+/* One that dies when all is written, before it says that it goes: whoever comes next must find nobody at it, or it
+ * would tell nobody of what it does. */
+static int work_alone(void *argument)
+{
+    rf_store *own = vault_open(&vault);
+    rf_lease lease = vault_lease(own, &vault, 1, 3);
+    rf_result result = {.durability = RF_NOWAIT};
+    (void)argument;
+    is_caller = true;
+    is_victim = true;
+    CREW_CHECK(vault_step(own, &vault, &lease, 1, 1, 0, &result) == RF_OK, "a step");
+    for (;;) {
+        pause();
+    }
+}
+
+static void a_flusher_that_died_with_nothing_to_do_is_not_waited_for(void)
+{
+    memset((void *)&trap, 0, sizeof(trap));
+    memset(play, 0, sizeof(*play));
+    vault_found(&vault, RF_NOWAIT);
+    judge = vault_open_manual(&vault);
+    vault_run(judge, &vault, 1, 1, 8, RF_WAIT);
+    trap.name = "log.durable";
+    trap.at = 1;
+    trap.signal = SIGKILL;
+    trap.whose = THE_OTHERS;
+    CLAIM(crew_join(crew_start(work_alone, NULL), PATIENCE_MS) == -SIGKILL, "it did not fall");
+    CLAIM(atomic_load(&header()->flusher) != 0, "it was not at it");
+    CLAIM(rf_tend(judge, rf_now(judge)) == RF_OK && are_settled(NULL), "the dead are not settled");
+    CLAIM(atomic_load(&header()->flusher) == 0, "a dead one is still to flush");
+}
+
 /* --- stopped --- */
 
 static bool has_stopped(void *context)
@@ -1180,6 +1213,7 @@ int main(int argc, char **argv)
     play = crew_shared(sizeof(*play));
     UNITY_BEGIN();
     if (argc > 1 && strcmp(argv[1], "worst") == 0) {
+        RUN_TEST(a_flusher_that_died_with_nothing_to_do_is_not_waited_for);
         RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
         RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
         RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
@@ -1199,6 +1233,7 @@ int main(int argc, char **argv)
     }
     RUN_TEST(killed_anywhere_in_the_log_the_others_go_on);
     RUN_TEST(a_killed_flusher_is_replaced);
+    RUN_TEST(a_flusher_that_died_with_nothing_to_do_is_not_waited_for);
     RUN_TEST(stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing);
     RUN_TEST(a_writer_stopped_for_long_writes_into_a_segment_that_is_over);
     RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
