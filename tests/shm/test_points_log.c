@@ -861,7 +861,7 @@ static void a_late_word_about_an_entry_that_is_anothers_is_not_taken(void)
             }
             CLAIM(rf_durable(judge) == epoch + rounds * RF_LOG_ENTRIES, "an epoch too far");
             expect_puppet_ends_well();
-            CLAIM(crew_join(crew_start(step_after, NULL), PATIENCE_MS / 2) == 0,
+            CLAIM(crew_join(crew_start(step_after, NULL), PATIENCE_MS) == 0,
                   "the log does not go on");
             expect_steps_in_log(n);
             close_theatre();
@@ -1208,42 +1208,31 @@ static void a_full_disk_refuses_growth_and_lets_leases_be_ended(void)
     }
 }
 
+/* By hand: only those whose name has these letters in it. */
+#define PLAY(test)                                                                                 \
+    do {                                                                                           \
+        if (argc < 2 || strstr(#test, argv[1]) != NULL) {                                          \
+            RUN_TEST(test);                                                                        \
+        }                                                                                          \
+    } while (0)
+
 int main(int argc, char **argv)
 {
     play = crew_shared(sizeof(*play));
     UNITY_BEGIN();
-    if (argc > 1 && strcmp(argv[1], "worst") == 0) {
-        RUN_TEST(a_flusher_that_died_with_nothing_to_do_is_not_waited_for);
-        RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
-        RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
-        RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
-        RUN_TEST(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
-        return UNITY_END();
-    }
-    if (argc > 1 && strcmp(argv[1], "disk") == 0) {
-        RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
-        RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
-        RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
-        RUN_TEST(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
-        RUN_TEST(a_writer_stopped_for_long_finds_its_segment_gone);
-        RUN_TEST(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
-        RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
-        RUN_TEST(a_full_disk_refuses_growth_and_lets_leases_be_ended);
-        return UNITY_END();
-    }
-    RUN_TEST(killed_anywhere_in_the_log_the_others_go_on);
-    RUN_TEST(a_killed_flusher_is_replaced);
-    RUN_TEST(a_flusher_that_died_with_nothing_to_do_is_not_waited_for);
-    RUN_TEST(stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing);
-    RUN_TEST(a_writer_stopped_for_long_writes_into_a_segment_that_is_over);
-    RUN_TEST(a_copy_of_lanes_that_moved_on_is_thrown_away);
-    RUN_TEST(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
-    RUN_TEST(a_walk_over_what_is_overwritten_meanwhile_starts_over);
-    RUN_TEST(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
-    RUN_TEST(a_writer_stopped_for_long_finds_its_segment_gone);
-    RUN_TEST(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
-    RUN_TEST(a_stopped_flusher_is_replaced);
-    RUN_TEST(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
-    RUN_TEST(a_full_disk_refuses_growth_and_lets_leases_be_ended);
+    PLAY(killed_anywhere_in_the_log_the_others_go_on);
+    PLAY(a_killed_flusher_is_replaced);
+    PLAY(a_flusher_that_died_with_nothing_to_do_is_not_waited_for);
+    PLAY(stopped_anywhere_in_the_log_it_costs_nobody_and_harms_nothing);
+    PLAY(a_writer_stopped_for_long_writes_into_a_segment_that_is_over);
+    PLAY(a_copy_of_lanes_that_moved_on_is_thrown_away);
+    PLAY(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
+    PLAY(a_walk_over_what_is_overwritten_meanwhile_starts_over);
+    PLAY(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
+    PLAY(a_writer_stopped_for_long_finds_its_segment_gone);
+    PLAY(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
+    PLAY(a_stopped_flusher_is_replaced);
+    PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
+    PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     return UNITY_END();
 }
