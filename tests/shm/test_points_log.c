@@ -124,11 +124,10 @@ struct part {
 static void acknowledged(struct account *a, uint64_t op, uint64_t epoch)
 {
     uint64_t n = atomic_load(&a->count);
-    if (n < ACKS_MAX) {
-        a->ops[n] = op;
-        a->epochs[n] = epoch;
-        atomic_store(&a->count, n + 1);
-    }
+    uint64_t at = n < ACKS_MAX ? n : ACKS_MAX - 1; /* of very many, the last */
+    a->ops[at] = op;
+    a->epochs[at] = epoch;
+    atomic_store(&a->count, at + 1);
 }
 
 /* 120 shards with 2 KiB each: a chain of several chunks. */
@@ -659,8 +658,12 @@ static void claim_disk_is_whole(void)
         rf_shard_info info;
         RF_EXPECT(RF_OK, rf_get_shard(judge, &vault.tenant, 1, i + 1, &info, scratch,
                                       sizeof(scratch), &detail));
-        CLAIM(info.ring[info.ring_count - 1].op == play->accounts[i].ops[count_of(i) - 1],
-              "an acknowledged step is gone");
+        uint64_t newest = info.ring[info.ring_count - 1].op;
+        static char words[120];
+        snprintf(words, sizeof(words),
+                 "an acknowledged step is gone: %" PRIx64 " of %" PRIx64 ", %" PRIu64 " steps",
+                 newest, play->accounts[i].ops[count_of(i) - 1], count_of(i));
+        CLAIM(newest == play->accounts[i].ops[count_of(i) - 1], words);
     }
 }
 
@@ -700,6 +703,12 @@ static int stop_before_naming(void *context, const struct rf_disk_event *event)
     return 0;
 }
 
+static bool has_come_back(void *context)
+{
+    (void)context;
+    return segment_is_there(atomic_load(&play->segment));
+}
+
 /* Others make that segment, fill it, and remove it. Then it comes back, empty. */
 static void a_segment_that_comes_back_from_the_dead_is_no_obstacle(void)
 {
@@ -713,7 +722,7 @@ static void a_segment_that_comes_back_from_the_dead_is_no_obstacle(void)
     leave_all_segments_behind();
     CLAIM(!segment_is_there(atomic_load(&play->segment)), "its segment was not removed");
     let_go();
-    CLAIM(segment_is_there(atomic_load(&play->segment)), "its segment did not come back");
+    CLAIM(crew_until(has_come_back, NULL, PATIENCE_MS), "its segment did not come back");
     claim_walkers_go_on(5);
     crew_kill(victim_pid);
     victim_pid = 0;
