@@ -718,7 +718,9 @@ static void a_segment_that_comes_back_from_the_dead_is_no_obstacle(void)
     victim_ops = UINT64_MAX; /* others make segments as well; sooner or later it is its turn */
     start_victim("none", 1, SIGSTOP, ANY_THREAD, RF_WAIT);
     CLAIM(was_caught(), "it never came");
-    leave_all_segments_behind();
+    uint64_t behind =
+        (atomic_load(&play->segment) + 1) * (65536 - RF_LOG_BLOCK); /* it was made long before */
+    CLAIM(crew_until(is_beyond, &behind, PATIENCE_MS), "the log does not go on");
     leave_all_segments_behind();
     CLAIM(!segment_is_there(atomic_load(&play->segment)), "its segment was not removed");
     let_go();
