@@ -77,9 +77,14 @@ static void *worker_begin(void *argument, uint32_t number)
     memset(w->tenant.bytes, 7, sizeof(w->tenant.bytes));
     w->index = number;
     w->number = rf_now(w->store);
-    must(rf_acquire(w->store, rf_now(w->store), &w->tenant, 1, number + 1, number, RF_BOUND, &grant,
-                    &result),
-         &result.detail, "acquire");
+    /* The last one's may have been killed just now, and not be settled yet. */
+    rf_status status = RF_ALREADY_LEASED;
+    for (unsigned i = 0; i < 1000 && status == RF_ALREADY_LEASED; i++) {
+        status = rf_acquire(w->store, rf_now(w->store), &w->tenant, 1, number + 1, number, RF_BOUND,
+                            &grant, &result);
+        usleep(status == RF_OK ? 0 : 2000);
+    }
+    must(status, &result.detail, "acquire");
     w->lease = grant.lease;
     return w;
 }
