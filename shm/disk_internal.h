@@ -68,7 +68,6 @@ struct rf_disk {
     bool direct_refused;
     bool direct_proven; /* a direct write has succeeded: EINVAL is an error now */
     bool dsync_refused; /* pwrite and fdatasync instead of pwritev2 */
-    bool alone;         /* one write at a time: the thread's own call is the faster one */
     char ring_why[160];
     char direct_why[160];
     char why[352];

@@ -122,7 +122,7 @@ static int submit(struct rf_disk *disk)
 /* Starts an attempt in the ring. False: there is no ring (any more), make it yourself. */
 static bool attempt_in_ring(struct rf_disk *disk, struct rf_disk_part *part, int fd, size_t len)
 {
-    if (disk->ring_refused || disk->alone) {
+    if (disk->ring_refused) {
         return false;
     }
     struct io_uring_sqe *sqe = io_uring_get_sqe(disk->ring);
@@ -472,12 +472,10 @@ rf_status rf_log_write(struct rf_disk *disk, uint64_t position, const void *from
     if (any && disk->owner == getpid()) {
         return rf_refuse(detail, RF_BUSY, 0, "other writes are in flight");
     }
-    disk->alone = true;
     rf_status status = rf_log_write_begin(disk, position, from, len, 0, detail);
     if (status == RF_OK) {
         rf_log_write_next(disk, true, &tag, &error);
     }
-    disk->alone = false;
     if (status != RF_OK) {
         return status;
     }
