@@ -70,7 +70,8 @@ struct rf_backend {
                            void *context, rf_detail *detail);
 
     rf_status (*sync)(rf_store *store, uint64_t epoch, rf_detail *detail);
-    uint64_t (*epoch)(const rf_store *store, bool durable); /* the durable one, or the open one */
+    rf_status (*barrier)(rf_store *store, rf_detail *detail);
+    uint64_t (*durable)(const rf_store *store);
     rf_status (*snapshot)(rf_store *store, rf_detail *detail);
     rf_status (*backup)(rf_store *store, const char *directory, rf_detail *detail);
     rf_status (*verify)(rf_store *store, rf_visit_difference *visit, void *context,
@@ -82,13 +83,15 @@ struct rf_backend {
     rf_status (*inspect)(rf_store *store, rf_inspection *inspection, rf_detail *detail);
     rf_status (*list_members)(rf_store *store, rf_visit_member *visit, void *context,
                               rf_detail *detail);
+    rf_status (*list_locks)(rf_store *store, rf_visit_lock *visit, void *context,
+                            rf_detail *detail);
     rf_status (*monitor_create)(rf_store *store, rf_monitor **monitor);
     rf_status (*monitor_read)(rf_monitor *monitor, rf_event *events, size_t capacity, size_t *count,
                               uint64_t *lost);
     void (*monitor_destroy)(rf_monitor *monitor);
 
     /* Renewing in the background, for sessions: an opaque thing that lives until it is dropped.
-     * NULL if the handle has nobody to do it. */
+     * NULL if the handle has nobody to do it. In a child of fork, unkeep only frees it. */
     void *(*keep)(rf_store *store, const rf_tenant *tenant, const rf_lease *lease);
     rf_status (*kept)(rf_store *store, const void *keeper, uint64_t *deadline);
     void (*unkeep)(rf_store *store, void *keeper);
@@ -114,6 +117,7 @@ static inline rf_status rf_store_usable(const rf_store *store, bool writing)
 /* Every backend's monitor begins with this. */
 struct rf_monitor {
     const struct rf_backend *backend;
+    const rf_store *store;
 };
 
 /* How a store is opened and removed: defined by the backend that is linked in. */

@@ -22,6 +22,10 @@ rf_status rf_session_create(rf_store *store, const rf_session_options *options,
     if (store == NULL || options == NULL || session == NULL) {
         return RF_INVALID_ARGUMENT;
     }
+    rf_status status = rf_store_usable(store, false);
+    if (status != RF_OK) {
+        return status;
+    }
     rf_session *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         return RF_RESOURCE_EXHAUSTED;
@@ -59,6 +63,27 @@ void rf_session_destroy(rf_session *s)
     free(s);
 }
 
+/* Before anything is said of the lease: in a child of fork it is the parent's. */
+static rf_status ours(const rf_session *s)
+{
+    return s == NULL ? RF_INVALID_ARGUMENT : rf_store_usable(s->store, false);
+}
+
+static rf_status need_lease(const rf_session *s)
+{
+    rf_status status = ours(s);
+    if (status != RF_OK || s->held) {
+        return status;
+    }
+    return s->lost != RF_OK ? s->lost : RF_STALE_FENCE;
+}
+
+static rf_status need_no_lease(const rf_session *s)
+{
+    rf_status status = ours(s);
+    return status == RF_OK && s->held ? RF_INVALID_ARGUMENT : status;
+}
+
 static rf_status begin(rf_session *s, rf_status status, const rf_grant **grant)
 {
     if (status != RF_OK) {
@@ -84,33 +109,33 @@ static uint32_t flags_of(const rf_session *s)
 rf_status rf_session_claim(rf_session *s, uint64_t run, uint64_t timeout, const rf_grant **grant,
                            rf_result *result)
 {
-    if (s == NULL || s->held) {
-        return RF_INVALID_ARGUMENT;
+    rf_status status = need_no_lease(s);
+    if (status != RF_OK) {
+        return status;
     }
-    rf_status status = rf_claim(s->store, rf_now(s->store), &s->options.tenant, run,
-                                s->options.worker, flags_of(s), timeout, &s->grant, result);
+    status = rf_claim(s->store, rf_now(s->store), &s->options.tenant, run, s->options.worker,
+                      flags_of(s), timeout, &s->grant, result);
     return begin(s, status, grant);
 }
 
 rf_status rf_session_acquire(rf_session *s, uint64_t run, uint64_t shard, const rf_grant **grant,
                              rf_result *result)
 {
-    if (s == NULL || s->held) {
-        return RF_INVALID_ARGUMENT;
+    rf_status status = need_no_lease(s);
+    if (status != RF_OK) {
+        return status;
     }
-    rf_status status = rf_acquire(s->store, rf_now(s->store), &s->options.tenant, run, shard,
-                                  s->options.worker, flags_of(s), &s->grant, result);
+    status = rf_acquire(s->store, rf_now(s->store), &s->options.tenant, run, shard,
+                        s->options.worker, flags_of(s), &s->grant, result);
     return begin(s, status, grant);
 }
 
 rf_status rf_session_check(const rf_session *s)
 {
     uint64_t deadline;
-    if (s == NULL) {
-        return RF_INVALID_ARGUMENT;
-    }
-    if (!s->held) {
-        return s->lost != RF_OK ? s->lost : RF_STALE_FENCE;
+    rf_status status = need_lease(s);
+    if (status != RF_OK) {
+        return status;
     }
     return s->keeper == NULL ? RF_OK : s->store->backend->kept(s->store, s->keeper, &deadline);
 }
@@ -126,14 +151,6 @@ static rf_status settle(rf_session *s, rf_status status, bool terminal)
         let_go(s, RF_OK);
     }
     return status;
-}
-
-static rf_status need_lease(const rf_session *s)
-{
-    if (s == NULL) {
-        return RF_INVALID_ARGUMENT;
-    }
-    return s->held ? RF_OK : s->lost != RF_OK ? s->lost : RF_STALE_FENCE;
 }
 
 rf_status rf_session_renew(rf_session *s, rf_result *result)

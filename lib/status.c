@@ -58,7 +58,7 @@ static const struct status_text statuses[] = {
     {RF_RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", "there is no room left"},
     {RF_THROTTLED, "THROTTLED", "claimed again too soon"},
     {RF_NONE_AVAILABLE, "NONE_AVAILABLE", "nothing can be claimed now"},
-    {RF_BUSY, "BUSY", "another process holds a lock for too long"},
+    {RF_BUSY, "BUSY", "another process is in the way"},
     {RF_FORKED, "FORKED", "the handle belongs to the parent process; open one of your own"},
     {RF_CORRUPT, "CORRUPT", "the data is damaged"},
     {RF_VERSION_MISMATCH, "VERSION_MISMATCH", "another version's format"},

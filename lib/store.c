@@ -339,6 +339,12 @@ rf_status rf_list_members(rf_store *store, rf_visit_member *visit, void *context
     return status != RF_OK ? status : store->backend->list_members(store, visit, context, detail);
 }
 
+rf_status rf_list_locks(rf_store *store, rf_visit_lock *visit, void *context, rf_detail *detail)
+{
+    rf_status status = readable(store, detail, visit != NULL);
+    return status != RF_OK ? status : store->backend->list_locks(store, visit, context, detail);
+}
+
 rf_status rf_monitor_create(rf_store *store, rf_monitor **monitor)
 {
     rf_status status = readable(store, NULL, monitor != NULL);
@@ -351,7 +357,9 @@ rf_status rf_monitor_read(rf_monitor *monitor, rf_event *events, size_t capacity
     if (monitor == NULL || events == NULL || count == NULL || lost == NULL) {
         return RF_INVALID_ARGUMENT;
     }
-    return monitor->backend->monitor_read(monitor, events, capacity, count, lost);
+    rf_status status = rf_store_usable(monitor->store, false);
+    return status != RF_OK ? status
+                           : monitor->backend->monitor_read(monitor, events, capacity, count, lost);
 }
 
 void rf_monitor_destroy(rf_monitor *monitor)
@@ -374,16 +382,13 @@ rf_status rf_barrier(rf_store *store, rf_detail *detail)
 {
     rf_detail_clear(detail);
     rf_status status = usable(store, NULL, true);
-    return status != RF_OK
-               ? status
-               : store->backend->sync(store, store->backend->epoch(store, false), detail);
+    return status != RF_OK ? status : store->backend->barrier(store, detail);
 }
 
 uint64_t rf_durable(const rf_store *store)
 {
-    return store == NULL || rf_store_usable(store, false) != RF_OK
-               ? 0
-               : store->backend->epoch(store, true);
+    return store == NULL || rf_store_usable(store, false) != RF_OK ? 0
+                                                                   : store->backend->durable(store);
 }
 
 rf_status rf_snapshot(rf_store *store, rf_detail *detail)

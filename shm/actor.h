@@ -26,6 +26,8 @@ struct rf_actor {
     uint32_t slot;
     uint32_t id;
     uint64_t busy_ns; /* how long a lock may be waited for */
+    _Atomic uint32_t
+        settling; /* how deep it is in rf_settling_begin; the snapshot, too, acts as the guardian */
 
     /* With a log only. */
     struct rf_logger *logger;

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +31,47 @@ static rf_status refuse_directory(rf_detail *detail, const char *what, const cha
 {
     return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
                      "%s %.120s", what, directory);
+}
+
+#define DEPTH_MAX 4096 /* of directories: a longer path can't be named */
+
+/* Whether a directory is the store's own or lies below it. Closes fd. */
+static bool is_within(int fd, int store_fd)
+{
+    struct stat store, here, above = {0};
+    bool within = false, top = fstat(store_fd, &store) != 0 || fstat(fd, &here) != 0;
+    for (unsigned i = 0; !top && !within && i < DEPTH_MAX; i++) {
+        within = here.st_dev == store.st_dev && here.st_ino == store.st_ino;
+        int up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        top = up < 0 || fstat(up, &above) != 0 ||
+              (above.st_dev == here.st_dev && above.st_ino == here.st_ino);
+        if (up >= 0) {
+            close(fd);
+            fd = up;
+        }
+        here = above;
+    }
+    close(fd);
+    return within;
+}
+
+/* A copy inside of the store would be lost with it, and the store could not be destroyed whole. Asked
+ * before a directory is made. */
+static rf_status refuse_inside(const char *directory, int store_fd, rf_detail *detail)
+{
+    char *copy = strdup(directory);
+    if (copy == NULL) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory for a backup");
+    }
+    int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    fd = fd >= 0 ? fd : open(dirname(copy), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    free(copy);
+    if (fd >= 0 && is_within(fd, store_fd)) {
+        return rf_refuse(detail, RF_INVALID_ARGUMENT, 0,
+                         "%.120s is the store itself or inside of it; back it up to another place",
+                         directory);
+    }
+    return RF_OK; /* what can't be opened is told by whoever makes it */
 }
 
 static rf_status open_target(const char *directory, int *fd, rf_detail *detail)
@@ -226,7 +269,10 @@ rf_status rf_shm_backup(rf_store *store, const char *directory, rf_detail *detai
         return rf_refuse(detail, RF_UNSUPPORTED, 0, "a backup of a %s",
                          h->store.read_only ? "read-only handle" : "volatile store");
     }
-    rf_status status = open_target(directory, &b.to_fd, detail);
+    rf_status status = refuse_inside(directory, h->map->dir_fd, detail);
+    if (status == RF_OK) {
+        status = open_target(directory, &b.to_fd, detail);
+    }
     if (status != RF_OK) {
         return status;
     }
@@ -240,6 +286,7 @@ rf_status rf_shm_backup(rf_store *store, const char *directory, rf_detail *detai
         /* While we are the snapshotter, nobody removes what is copied. */
         status = rf_snapshotter_enter(&h->actor, detail);
         if (status == RF_OK) {
+            rf_snapshotter_keep(&h->actor);
             status = make_copy(&b, h, detail);
             rf_snapshotter_leave(&h->actor);
         }

@@ -1,7 +1,9 @@
+#define _GNU_SOURCE
 #include "batch.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "log_entry.h"
 #include "point.h"
@@ -14,7 +16,10 @@ rf_status rf_batcher_init(struct rf_batcher *batcher, struct rf_map *map, rf_det
 {
     *batcher = (struct rf_batcher){.map = map, .capacity = BUFFER_LEAST};
     batcher->hints = calloc(map->header->slot_count, sizeof(*batcher->hints));
-    batcher->buffer = aligned_alloc(RF_LOG_BLOCK, batcher->capacity);
+    /* Of its own mapping: it can become many times as large, and then is moved without being copied. */
+    void *buffer =
+        mmap(NULL, batcher->capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    batcher->buffer = buffer == MAP_FAILED ? NULL : buffer;
     blake3_hasher_init_derive_key(&batcher->fresh, RF_BATCH_CONTEXT);
     if (batcher->hints == NULL || batcher->buffer == NULL) {
         rf_batcher_drop(batcher);
@@ -26,7 +31,9 @@ rf_status rf_batcher_init(struct rf_batcher *batcher, struct rf_map *map, rf_det
 void rf_batcher_drop(struct rf_batcher *batcher)
 {
     free(batcher->hints);
-    free(batcher->buffer);
+    if (batcher->buffer != NULL) {
+        munmap(batcher->buffer, batcher->capacity);
+    }
 }
 
 void rf_lanes_raise(struct rf_map *map, uint64_t epoch)
@@ -60,12 +67,10 @@ static bool reserve(struct rf_batcher *batcher, size_t bytes)
     while (capacity < bytes) {
         capacity *= 2;
     }
-    uint8_t *buffer = aligned_alloc(RF_LOG_BLOCK, capacity);
-    if (buffer == NULL) {
+    void *buffer = mremap(batcher->buffer, batcher->capacity, capacity, MREMAP_MAYMOVE);
+    if (buffer == MAP_FAILED) {
         return false;
     }
-    memcpy(buffer, batcher->buffer, batcher->capacity);
-    free(batcher->buffer);
     batcher->buffer = buffer;
     batcher->capacity = capacity;
     return true;
@@ -82,8 +87,11 @@ static enum copied copy_lane(struct rf_batcher *batcher, uint32_t slot, uint64_t
     uint8_t *ring = rf_lane_at(map, slot);
     uint64_t units = map->lane_mask + 1;
     struct rf_batch_hint *hint = &batcher->hints[slot];
-    uint64_t base = LOAD(lane->base);
+    /* Below either lies nothing but what was durable when they were stored. If that is more than the epochs
+     * before this one, this one is durable, and what comes of the walk is thrown away. */
+    uint64_t base = LOAD(lane->base), walked = LOAD(lane->walked);
     uint64_t from = hint->epoch < epoch && hint->position > base ? hint->position : base;
+    from = walked > from ? walked : from;
     uint64_t end = rf_lane_end(lane);
     uint64_t p = from;
     RF_POINT("log.walking");
@@ -132,6 +140,26 @@ static enum copied copy_lane(struct rf_batcher *batcher, uint32_t slot, uint64_t
     }
     *hint = (struct rf_batch_hint){.epoch = epoch, .position = p};
     return COPIED;
+}
+
+void rf_batcher_tell(struct rf_batcher *batcher)
+{
+    const struct rf_header *h = batcher->map->header;
+    uint64_t durable = LOAD(h->durable);
+    uint32_t used = LOAD(h->members_used);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        const struct rf_batch_hint *hint = &batcher->hints[slot];
+        if (hint->epoch == 0 || hint->epoch > durable) {
+            continue;
+        }
+        rf_word64 *walked = &rf_slot_at(batcher->map, slot)->lane.walked;
+        uint64_t seen = LOAD_RELAXED(*walked);
+        /* release: pairs with the load in copy_lane, who sees `durable` at least as it was here. */
+        while (seen < hint->position &&
+               !atomic_compare_exchange_weak_explicit(walked, &seen, hint->position,
+                                                      memory_order_release, memory_order_relaxed)) {
+        }
+    }
 }
 
 rf_status rf_batch_compose(struct rf_batcher *batcher, uint64_t epoch,

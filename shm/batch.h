@@ -31,6 +31,9 @@ void rf_batcher_drop(struct rf_batcher *batcher);
  * after it no record can be committed with that epoch or an earlier one. */
 void rf_lanes_raise(struct rf_map *map, uint64_t epoch);
 
+/* Says how far lanes were walked for batches that are durable by now: others begin there. */
+void rf_batcher_tell(struct rf_batcher *batcher);
+
 /* The batch of a sealed epoch that follows `before`. *late: it is durable already, or its entry is
  * another's by now; there is nothing to do. */
 rf_status rf_batch_compose(struct rf_batcher *batcher, uint64_t epoch,

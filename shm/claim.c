@@ -12,6 +12,8 @@
 #define SLEEP_NS_MAX    (10 * RF_SECOND) /* every sleep ends by itself */
 #define SLEEP_NS_LEAST  (2 * RF_SECOND)  /* ... but not for leases that nobody has yet */
 #define STAGGER_NS      (2 * RF_MILLISECOND)
+#define NAP_NS_FIRST    (50 * RF_MICROSECOND) /* for what was skipped: a hold lasts a microsecond, */
+#define NAP_NS_MAX      (10 * RF_MILLISECOND) /* ... or until somebody stopped goes on */
 #define COOLDOWN_WINDOW 8u
 #define LOAD64(word)    atomic_load_explicit(&(word), memory_order_relaxed)
 
@@ -64,6 +66,7 @@ struct attempt {
     uint32_t run_slot;
     uint64_t uid;
     struct rf_runrec *run;
+    struct rf_skipped skipped; /* shards of which it knows nothing */
     rf_grant *grant;
     rf_result *result;
 };
@@ -85,8 +88,11 @@ static rf_status try_position(struct attempt *a, uint64_t position, bool *taken)
         return RF_OK;
     }
     rf_op_begin(&op, &a->handle->actor);
+    op.impatient = true;
     rf_status status = rf_op_open_slot(&op, a->run_slot, a->uid, slot, &gone, detail);
-    if (status == RF_OK && !gone && rf_shard_available_at(op.view.state, a->now)) {
+    if (rf_op_skips(&op, status, &a->skipped)) {
+        status = RF_OK;
+    } else if (status == RF_OK && !gone && rf_shard_available_at(op.view.state, a->now)) {
         status = rf_op_lock_run(&op, RF_RUN_NOT_FOUND, detail);
         if (status == RF_OK && rf_run_is_terminal((rf_run_status)LOAD64(op.run->status))) {
             status = RF_RUN_TERMINAL;
@@ -150,12 +156,14 @@ static rf_status search(struct attempt *a)
     return RF_NONE_AVAILABLE;
 }
 
-/* Expired leases first, then what is there; the leases of the dead only if nothing is. */
+/* Expired leases first, then what is there; the leases of the dead only if nothing is. When it says
+ * RF_NONE_AVAILABLE, a->skipped tells whether that is all that there is to know. */
 static rf_status attempt(struct attempt *a, uint64_t run)
 {
     struct rf_handle *h = a->handle;
     rf_detail *detail = rf_detail_of(a->result);
     rf_status status = rf_find_run(h->map, a->tenant, run, &a->run_slot, &a->uid);
+    a->skipped = (struct rf_skipped){0};
     if (status != RF_OK) {
         return status;
     }
@@ -163,7 +171,7 @@ static rf_status attempt(struct attempt *a, uint64_t run)
     if (rf_run_is_terminal((rf_run_status)LOAD64(a->run->status))) {
         return RF_RUN_TERMINAL;
     }
-    status = rf_sweep_expired(&h->actor, a->run_slot, a->uid, a->now, false, detail);
+    status = rf_sweep_expired(&h->actor, a->run_slot, a->uid, a->now, false, &a->skipped, detail);
     if (status != RF_OK) {
         return status;
     }
@@ -234,8 +242,10 @@ static rf_status attempt_cooled(struct attempt *a, uint64_t run)
     } else {
         uint64_t was_worker = LOAD64(cell->worker), was_at = LOAD64(cell->claimed_at);
         bool his = was_at != 0 && was_worker == a->worker;
-        uint64_t free_at = rf_add_saturating(was_at, cooldown);
-        if (his && a->now < free_at) {
+        uint64_t free_at = his ? rf_add_saturating(was_at, cooldown) : 0;
+        uint64_t all_from = LOAD64(map->header->claims_from);
+        free_at = free_at < all_from ? all_from : free_at;
+        if (a->now < free_at) {
             status = RF_THROTTLED;
             if (detail != NULL) {
                 detail->retry_after = free_at - a->now;
@@ -274,33 +284,52 @@ static uint64_t sleep_until(const struct attempt *a, uint64_t give_up)
     return give_up < until ? give_up : until;
 }
 
+/* Whoever has the lock of a shard that was skipped need not wake anybody when he goes on: it is looked
+ * at again by and by. */
+static uint64_t nap_until(const struct attempt *a, unsigned naps)
+{
+    uint64_t nap = naps < 8 ? NAP_NS_FIRST << naps : NAP_NS_MAX;
+    nap = nap < NAP_NS_MAX ? nap
+                           : NAP_NS_MAX + waiter_rank(a->run, a->handle->actor.slot) * STAGGER_NS;
+    return rf_monotonic_ns() + nap;
+}
+
+/* With a clock of its own, or told not to wait, it does not wait for shards, but as long as others do for
+ * the locks of those that it skipped. */
 static rf_status wait_and_claim(struct attempt *a, uint64_t run, uint64_t timeout)
 {
     struct rf_handle *h = a->handle;
     struct rf_desc *d = h->actor.desc;
     struct rf_runrec *listed = a->run;
     uint64_t uid = a->uid;
-    uint64_t give_up = rf_add_saturating(rf_monotonic_ns(), timeout);
+    uint64_t begun = rf_monotonic_ns();
+    uint64_t give_up = rf_add_saturating(begun, timeout);
+    uint64_t patient = rf_add_saturating(begun, h->actor.busy_ns);
+    unsigned naps = 0;
     rf_status status;
     /* Named before it is slept on: the reaper clears the bit and wakes another. */
     atomic_store_explicit(&d->waiting_run, a->run_slot + 1u, memory_order_release);
     rf_waiter_list(listed, h->actor.slot);
     for (;;) {
         uint32_t seen = atomic_load_explicit(&listed->claim, memory_order_seq_cst);
-        a->now = rf_handle_now(h);
+        a->now = timeout == 0 ? a->now : rf_handle_now(h);
         status = attempt_cooled(a, run);
         bool same_run = a->run == listed && a->uid == uid;
-        if (status != RF_NONE_AVAILABLE || rf_monotonic_ns() >= give_up || !same_run) {
+        bool skipped = a->skipped.any;
+        uint64_t until = skipped && patient > give_up ? patient : give_up;
+        if (status != RF_NONE_AVAILABLE || rf_monotonic_ns() >= until || !same_run) {
             break;
         }
         rf_count(&h->actor.me->counters.sleeps, 1);
-        if (rf_futex_wait(&listed->claim, seen, sleep_until(a, give_up)) == 0) {
+        uint64_t wake = skipped ? nap_until(a, naps) : sleep_until(a, give_up);
+        naps = skipped ? naps + 1 : 0;
+        if (rf_futex_wait(&listed->claim, seen, wake < until ? wake : until) == 0) {
             rf_count(&h->actor.me->counters.wakes, 1);
         }
         RF_POINT("claim.woken");
     }
     rf_waiter_unlist(listed, h->actor.slot);
-    if (status != RF_OK && status != RF_NONE_AVAILABLE) {
+    if (status != RF_OK && (status != RF_NONE_AVAILABLE || a->skipped.any)) {
         rf_wake_claimers(h->map, listed, 1); /* the wake that it may have used up was another's */
     }
     atomic_store_explicit(&d->waiting_run, 0, memory_order_release);
@@ -321,8 +350,13 @@ rf_status rf_shm_claim(rf_store *store, uint64_t now, const rf_tenant *tenant, u
                         .result = result};
     rf_detail_fresh(result);
     rf_status status = now == 0 ? RF_INVALID_TIME : attempt_cooled(&a, run);
-    if (status == RF_NONE_AVAILABLE && timeout != 0 && h->clock == NULL) {
+    timeout = h->clock == NULL ? timeout : 0;
+    if (status == RF_NONE_AVAILABLE && (timeout != 0 || a.skipped.any)) {
         status = wait_and_claim(&a, run, timeout);
+    }
+    if (status == RF_NONE_AVAILABLE && a.skipped.any) {
+        rf_count(&h->actor.me->counters.busy, 1);
+        status = rf_refuse_skipped(&a.skipped, rf_detail_of(result));
     }
     return rf_counted(&h->actor, RF_CLASS_CLAIM, status, RF_EXECUTED);
 }

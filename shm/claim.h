@@ -8,6 +8,14 @@
  * freed shard wakes one sleeper. The bits are set and cleared by absolute operations that a
  * survivor can repeat, so the number of waiters is right whoever dies.
  *
+ * A shard whose lock somebody living has is not waited for: he may be stopped, and nothing else is in his
+ * hands. A claimer passes it over and remembers that. If there is something else it takes that. If there
+ * is not, it does not know that there is nothing: RF_NONE_AVAILABLE is said only by whoever has looked at
+ * all that may be available (whose bit is set, or whose lease has run out; not what is bound to the
+ * dead: it is not available before it is given up). It looks again after naps that grow, listed as a
+ * waiter, for as long as it may wait for a lock, or for a shard if that is longer. Then it says RF_BUSY
+ * with the holder's pid, and passes on the wake that it may have used up.
+ *
  * Leases that run out wake nobody: a sleeper's timeout does, at the earliest deadline that it knows,
  * the n-th waiter a little after the one before, so that one of them finds the shard for all.
  */

@@ -207,7 +207,7 @@ static int rename_file(struct rf_disk *disk, const char *from, const char *to, b
 }
 
 /* SIGXFSZ would kill the process; the limit is its own, and the answer too. */
-static bool fits_limit(uint64_t bytes)
+bool rf_disk_fits_limit(uint64_t bytes)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
@@ -262,7 +262,7 @@ static int write_file(int fd, const char *name, const void *from, size_t len, ui
     int told = rf_disk_tell(&event);
     if (told > 0) {
         event.error = told;
-    } else if (!fits_limit(offset + len)) {
+    } else if (!rf_disk_fits_limit(offset + len)) {
         event.error = EFBIG;
     } else if (from == NULL) {
         event.error = write_zeros(fd, len);
@@ -509,7 +509,8 @@ static int fill_segment(struct rf_disk *disk, int fd, const char *name,
                         const struct rf_segment_header *header)
 {
     /* First, so that a full disk is noticed before anything is written. */
-    if (fits_limit(disk->segment_bytes) && fallocate(fd, 0, 0, (off_t)disk->segment_bytes) != 0 &&
+    if (rf_disk_fits_limit(disk->segment_bytes) &&
+        fallocate(fd, 0, 0, (off_t)disk->segment_bytes) != 0 &&
         (errno == ENOSPC || errno == EDQUOT)) {
         return errno;
     }
@@ -721,6 +722,20 @@ rf_status rf_log_pread(struct rf_disk *disk, uint64_t position, void *to, size_t
     return RF_OK;
 }
 
+void rf_log_expect(struct rf_disk *disk, uint64_t position, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        uint64_t at = (position + done) % disk->data_bytes;
+        size_t n = len - done;
+        n = n > disk->data_bytes - at ? (size_t)(disk->data_bytes - at) : n;
+        int fd;
+        if (rf_segment_fd(disk, (position + done) / disk->data_bytes, false, &fd) == 0) {
+            posix_fadvise(fd, (off_t)(RF_LOG_BLOCK + at), (off_t)n, POSIX_FADV_WILLNEED);
+        }
+        done += n;
+    }
+}
+
 /* --- whole files --- */
 
 struct rf_disk_file {
@@ -928,6 +943,37 @@ rf_status rf_disk_list(struct rf_disk *disk, const char *prefix, rf_disk_visit *
     }
     free(numbers);
     return error == 0 ? RF_OK : rf_disk_error(detail, error, "listing", prefix);
+}
+
+/* What is behind the last dot but one: who makes it. */
+static bool maker_of(const char *name, uint64_t *unique)
+{
+    const char *end = strrchr(name, '.');
+    char digits[17] = {0}, *rest;
+    if (end == NULL || end - name < 18 || end[-17] != '.') {
+        return false;
+    }
+    memcpy(digits, end - 16, 16);
+    *unique = strtoull(digits, &rest, 16);
+    return *rest == 0;
+}
+
+void rf_disk_sweep_left(struct rf_disk *disk, const char *prefix, rf_disk_is_over *is_over,
+                        const void *context)
+{
+    DIR *listing = open_listing(disk);
+    if (listing == NULL) {
+        return;
+    }
+    for (struct dirent *entry = readdir(listing); entry != NULL; entry = readdir(listing)) {
+        uint64_t unique;
+        if (strncmp(entry->d_name, TEMPORARY, strlen(TEMPORARY)) == 0 &&
+            strncmp(entry->d_name + strlen(TEMPORARY), prefix, strlen(prefix)) == 0 &&
+            maker_of(entry->d_name, &unique) && is_over(context, unique)) {
+            remove_name(disk, entry->d_name);
+        }
+    }
+    closedir(listing);
 }
 
 void rf_disk_sweep_temporary(struct rf_disk *disk)

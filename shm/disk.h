@@ -73,6 +73,9 @@ rf_status rf_segment_sync(struct rf_disk *disk, uint64_t number, rf_detail *deta
 rf_status rf_log_pread(struct rf_disk *disk, uint64_t position, void *to, size_t len, bool *missing,
                        rf_detail *detail);
 
+/* That these bytes will be read soon: the disk may begin to bring them. */
+void rf_log_expect(struct rf_disk *disk, uint64_t position, size_t len);
+
 /* --- writing the log --- */
 
 /* Starts writing len bytes (whole blocks, from memory aligned to 4 KiB that stays as it is until the write
@@ -112,7 +115,11 @@ rf_status rf_file_remove(struct rf_disk *disk, const char *name, rf_detail *deta
 typedef void rf_disk_visit(void *context, uint64_t number);
 rf_status rf_disk_list(struct rf_disk *disk, const char *prefix, rf_disk_visit *visit,
                        void *context, rf_detail *detail);
-/* Removes temporary files; only while nobody else is attached. */
+/* Removes temporary files whose final name begins with `prefix` and whose maker, by the number that he gave, is over. */
+typedef bool rf_disk_is_over(const void *context, uint64_t unique);
+void rf_disk_sweep_left(struct rf_disk *disk, const char *prefix, rf_disk_is_over *is_over,
+                        const void *context);
+/* Removes all temporary files; only while nobody else is attached. */
 void rf_disk_sweep_temporary(struct rf_disk *disk);
 
 /* --- tracing, in the library with injection points only --- */

@@ -8,7 +8,7 @@
 struct io_uring;
 
 #define RF_DISK_NAME_MAX 96u
-#define RF_DISK_SEGMENTS 8u  /* descriptors kept */
+#define RF_DISK_SEGMENTS 2u  /* descriptors kept */
 #define RF_DISK_KNOWN    16u /* names remembered to be durable */
 #define RF_DISK_PARTS    16u /* pieces of writes in flight, each within one segment */
 
@@ -108,5 +108,8 @@ static inline uint64_t rf_disk_write_id(void)
     return 0;
 }
 #endif
+
+/* Whether this process may write so far into a file. */
+bool rf_disk_fits_limit(uint64_t bytes);
 
 #endif

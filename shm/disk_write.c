@@ -378,6 +378,10 @@ static rf_status look_for_segments(struct rf_disk *disk, uint64_t position, size
         char name[RF_DISK_NAME_MAX];
         int fd;
         int error = rf_segment_fd(disk, n, true, &fd);
+        if (error == 0 && !rf_disk_fits_limit(disk->segment_bytes)) {
+            error =
+                EFBIG; /* or a signal would end the process, or the kernel cut the write short */
+        }
         if (error != 0) {
             rf_segment_name(n, name);
             return rf_disk_error(detail, error, "opening", name);

@@ -7,6 +7,7 @@
 
 #include "admit.h"
 #include "futex.h"
+#include "hold.h"
 #include "log.h"
 #include "member.h"
 #include "reap.h"
@@ -18,6 +19,10 @@
 #define SLEEP_NS        2000000000ull
 #define RETRY_NS        10000000ull
 #define FLUSHER_LATE_NS 500000000ull
+#define ASIDE_NS        1000000000ull
+/* After a snapshot that failed: doubled each time. */
+#define SNAPSHOT_PAUSE_MIN 1000000000ull
+#define SNAPSHOT_PAUSE_MAX 64000000000ull
 
 enum request_kind { REQUEST_JOIN, REQUEST_LEAVE, REQUEST_ABANDON, REQUEST_STOP };
 
@@ -56,8 +61,11 @@ struct rf_guardian {
     /* with a log */
     struct chore room;
     struct chore snapshot;
-    uint64_t tick_at; /* monotonic */
-    uint64_t seen;    /* the last epoch with records, at the last tick */
+    _Atomic uint64_t snapshot_at; /* not before; the last one failed. monotonic */
+    uint64_t snapshot_pause;      /* ns; the chore's */
+    uint64_t aside_until;         /* others flush: this process can't. monotonic */
+    uint64_t tick_at;             /* monotonic */
+    uint64_t seen;                /* the last epoch with records, at the last tick */
     uint64_t activity;
 };
 
@@ -216,7 +224,13 @@ static void make_room(struct chore *c)
 
 static void take_snapshot(struct chore *c)
 {
-    rf_snapshot_take(&c->guardian->actor, c->logger, NULL);
+    struct rf_guardian *g = c->guardian;
+    uint64_t pause = 2 * g->snapshot_pause;
+    pause = pause < SNAPSHOT_PAUSE_MIN ? SNAPSHOT_PAUSE_MIN : pause;
+    pause = pause > SNAPSHOT_PAUSE_MAX ? SNAPSHOT_PAUSE_MAX : pause;
+    bool taken = rf_snapshot_take(&g->actor, c->logger, NULL) == RF_OK;
+    g->snapshot_pause = taken ? 0 : pause;
+    atomic_store(&g->snapshot_at, taken ? 0 : rf_monotonic_ns() + pause);
 }
 
 /* One guardian of the store at a time is the flusher; one that was not heard of for long is replaced. */
@@ -269,6 +283,9 @@ static uint64_t tend_log(struct rf_guardian *g)
         /* Nothing comes any more that would have to be flushed. */
         start_chore(g, &g->room, make_room);
     }
+    if (now < g->aside_until) {
+        return g->aside_until;
+    }
     if (!is_flusher(g, now)) {
         return UINT64_MAX;
     }
@@ -277,8 +294,16 @@ static uint64_t tend_log(struct rf_guardian *g)
     }
     atomic_store(&h->flusher_at, now);
     uint64_t activity = rf_log_activity(map), last = rf_log_last(map);
+    rf_detail why = {0};
     if (g->seen > atomic_load(&h->durable)) {
-        rf_log_wait(g->actor.logger, g->seen, NULL);
+        if (rf_log_wait(g->actor.logger, g->seen, &why) != RF_OK &&
+            rf_log_own_limit(why.os_error)) {
+            uint64_t me = g->actor.id;
+            atomic_compare_exchange_strong(&h->flusher, &me,
+                                           0); /* whoever notes something next wakes another */
+            g->aside_until = now + ASIDE_NS;
+            return g->aside_until;
+        }
     } else if (activity == g->activity) {
         stop_flushing(g);
     }
@@ -288,7 +313,7 @@ static uint64_t tend_log(struct rf_guardian *g)
     if (rf_log_needs_room(map)) {
         start_chore(g, &g->room, make_room);
     }
-    if (rf_snapshot_due(map)) {
+    if (rf_snapshot_due(map) && now >= atomic_load(&g->snapshot_at)) {
         start_chore(g, &g->snapshot, take_snapshot);
     }
     return atomic_load(&h->flusher) == g->actor.id ? g->tick_at : UINT64_MAX;
@@ -307,8 +332,10 @@ static void end_log(struct rf_guardian *g)
     if (g->actor.logger == NULL) {
         return;
     }
+    atomic_store(&g->map->closing, true);
     end_chore(&g->room);
     end_chore(&g->snapshot);
+    atomic_store(&g->map->closing, false);
     if (rf_log_wait(g->actor.logger, rf_log_last(g->map), NULL) == RF_OK) {
         rf_log_close(g->actor.logger, NULL);
     }
@@ -330,14 +357,21 @@ static void guard(struct rf_guardian *g)
         if (answer_requests(g)) {
             return;
         }
-        bool clean = rf_sweep_all(&g->actor, rf_region_now(g->map));
-        uint64_t due = renew_kept(g);
+        bool clean = true;
+        uint64_t due = UINT64_MAX;
+        bool may_settle = rf_settling_begin(&g->actor);
+        if (may_settle) {
+            clean = rf_sweep_all(&g->actor, rf_region_now(g->map));
+            rf_hold_note_sometimes(g->map);
+            due = renew_kept(g);
+            rf_settling_end(&g->actor);
+        }
         if (g->actor.logger != NULL) {
             uint64_t tick = tend_log(g);
             due = tick < due ? tick : due;
         }
         uint32_t words = build_watch(g, poke, watch);
-        if (words == 0 && clean) {
+        if (words == 0 && clean && may_settle) {
             continue;
         }
         /* What could not be settled now is tried again soon, whoever wakes us. */

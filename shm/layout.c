@@ -1,5 +1,9 @@
 #include "layout.h"
 
+#include <string.h>
+
+#include <blake3.h>
+
 /* FNV-1a over the numbers that must be the same in every program that maps a region. */
 uint64_t rf_layout_hash(void)
 {
@@ -10,6 +14,7 @@ uint64_t rf_layout_hash(void)
         offsetof(struct rf_header, roster),
         offsetof(struct rf_header, slab),
         offsetof(struct rf_header, epoch),
+        offsetof(struct rf_header, claims_from),
         offsetof(struct rf_header, condemned),
         offsetof(struct rf_header, log_first),
         offsetof(struct rf_header, log),
@@ -24,7 +29,9 @@ uint64_t rf_layout_hash(void)
         offsetof(struct rf_desc, count),
         sizeof(struct rf_counters),
         sizeof(struct rf_lane_head),
+        offsetof(struct rf_lane_head, walked),
         sizeof(struct rf_slot),
+        offsetof(struct rf_slot, noted),
         offsetof(struct rf_slot, held),
         sizeof(struct rf_rec_body),
         offsetof(struct rf_rec_body, state),
@@ -60,4 +67,24 @@ uint64_t rf_layout_hash(void)
         }
     }
     return hash;
+}
+
+uint64_t rf_header_sum(const struct rf_header *header)
+{
+    static const struct {
+        size_t from, to;
+    } parts[] = {
+        {0, offsetof(struct rf_header, version)},
+        {offsetof(struct rf_header, layout_hash), offsetof(struct rf_header, sum)},
+        {offsetof(struct rf_header, sum) + sizeof(uint64_t), offsetof(struct rf_header, epoch)},
+    };
+    blake3_hasher hasher;
+    uint64_t sum;
+    blake3_hasher_init_derive_key(&hasher, "ringfence/region-header/v1");
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        blake3_hasher_update(&hasher, (const uint8_t *)header + parts[i].from,
+                             parts[i].to - parts[i].from);
+    }
+    blake3_hasher_finalize(&hasher, (uint8_t *)&sum, sizeof(sum));
+    return sum;
 }

@@ -26,7 +26,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define RF_LINE            64u
 #define RF_REGION_MAGIC    0x65636e6566676e72ull /* "rngfence" */
-#define RF_REGION_VERSION  1u
+#define RF_REGION_VERSION  2u
 #define RF_BYTE_ORDER_MARK 0x01020304u
 
 #define RF_EXTENT_SHARDS  64u
@@ -42,6 +42,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define RF_INDEX_GRANULE  4096u
 #define RF_NO_DEADLINE    UINT64_MAX
 #define RF_COOLDOWN_CELLS 16384u
+#define RF_CLAIMS_UNSET   UINT64_MAX /* in claims_from: for the next who opens to say */
 #define RF_LOG_ENTRIES    32u /* epochs between durable and open; waiters sleep by epoch mod 32 */
 
 #define RF_ALIGNED(n) __attribute__((aligned(n)))
@@ -163,7 +164,7 @@ enum rf_repair_kind {
     RF_REPAIR_LOCKS,   /* locks taken from the dead */
     RF_REPAIR_LEASES,  /* leases of the dead given up */
     RF_REPAIR_EXPIRED, /* leases found expired */
-    RF_REPAIR_PURGES,  /* purges finished for the dead */
+    RF_REPAIR_PURGES,  /* purges finished in the purger's place */
     RF_REPAIR_REAPERS, /* reapers that died and were replaced */
     RF_REPAIR_KINDS,
 };
@@ -184,6 +185,8 @@ struct rf_counters {
 /* The lane word and the head of a member's journal lane, and all that only its owner writes. */
 struct rf_lane_head {
     rf_word64 word RF_ALIGNED(RF_LINE); /* epoch (44 bits) and offset (20 bits, 64-byte units) */
+    rf_word64
+        walked; /* everything below this endless position is durable, says who wrote it; may lag */
     rf_word64 head RF_ALIGNED(RF_LINE); /* what lies below this endless position may be gone */
     rf_word64 base;     /* the start of a record; whatever is not durable lies behind it */
     rf_word64 end;      /* endless position behind the last record */
@@ -196,7 +199,8 @@ struct rf_slot {
     struct rf_desc desc;
     struct rf_lane_head lane;
     struct rf_counters counters RF_ALIGNED(RF_LINE);
-    rf_word64 held[] RF_ALIGNED(RF_LINE); /* a bit for every extent where it may hold a lease */
+    rf_word64 noted[3] RF_ALIGNED(RF_LINE); /* since when it is seen to hold its locks (hold.h) */
+    rf_word64 held[] RF_ALIGNED(RF_LINE);   /* a bit for every extent where it may hold a lease */
 };
 
 /* --- a shard --- */
@@ -352,6 +356,7 @@ struct rf_header {
     uint64_t layout_hash;
     uint8_t uuid[16];
     uint8_t boot_id[16];
+    uint64_t sum; /* rf_header_sum: of what never changes, everything up to `epoch` */
 
     uint64_t incarnation RF_ALIGNED(RF_LINE);
     uint64_t time_base; /* added to CLOCK_BOOTTIME */
@@ -400,6 +405,7 @@ struct rf_header {
     rf_word64 epoch RF_ALIGNED(RF_LINE);   /* the open one */
     rf_word64 durable RF_ALIGNED(RF_LINE); /* everything up to it is on disk */
     rf_word64 fence_floor RF_ALIGNED(RF_LINE);
+    rf_word64 claims_from; /* after a cold open: nobody claims before; or RF_CLAIMS_UNSET */
     rf_word64 next_uid RF_ALIGNED(RF_LINE); /* of runs; skipping some is harmless */
     rf_word32 runs_used;                    /* slots below this have been used at some time */
     rf_word32 members_used;                 /* likewise */
@@ -407,7 +413,8 @@ struct rf_header {
     rf_word32 extent_hint; /* where to look for free ones; any value is safe */
     rf_word32 leaf_hint;
     rf_word32 slab_hint[RF_SLAB_CLASSES];
-    rf_word32 index_overflow; /* set before the first cell goes to a third or fourth bucket */
+    rf_word32 index_overflow;  /* set before the first cell goes to a third or fourth bucket */
+    rf_word64 holds_looked_at; /* when somebody last looked who holds what, monotonic ns */
 
     /* What every logged operation looks at. */
     rf_word32 condemned RF_ALIGNED(RF_LINE); /* errno + 1: a write failed, memory and disk differ */
@@ -417,8 +424,10 @@ struct rf_header {
     rf_word64 log_made RF_ALIGNED(RF_LINE); /* segments below this number exist */
     rf_word64 filler;                       /* member id of who makes the next one, 0: nobody */
     rf_word64 snapshotter;                  /* member id of who takes a snapshot, 0: nobody */
+    rf_word64 snapshotter_at;               /* when he was last heard of, monotonic ns */
     rf_word64 snapshot_epoch;               /* replay would begin there; 0: there is none */
     rf_word64 snapshot_position;            /* of the log's end when the newest one was begun */
+    rf_word64 snapshot_size;                /* of its file, bytes */
     rf_word64 flusher_at;                   /* when the flusher looked last, monotonic ns */
     rf_word64 log_lanes;   /* lanes in a recent batch: how much waiting together pays */
     rf_word64 log_content; /* the last epoch that had records */
@@ -445,5 +454,8 @@ static inline uint32_t rf_id_generation(uint32_t id)
 /* Sizes, offsets and alignments of everything above, in one number: programs that differ in any of
  * them must not share a region. */
 uint64_t rf_layout_hash(void);
+
+/* What `sum` must be: a hash of the header up to `epoch`, without `version` and `sum`. */
+uint64_t rf_header_sum(const struct rf_header *header);
 
 #endif

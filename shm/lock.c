@@ -71,20 +71,28 @@ static bool try_once(struct rf_actor *actor, rf_word32 *word, uint32_t mine)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-rf_status rf_lock_slow(struct rf_actor *actor, rf_word32 *word, rf_detail *detail)
+bool rf_lock_spin(struct rf_actor *actor, rf_word32 *word)
 {
     for (unsigned i = 0; i < SPINS; i++) {
         if (try_once(actor, word, actor->id)) {
-            return RF_OK;
+            return true;
         }
         relax();
+    }
+    return false;
+}
+
+rf_status rf_lock_slow(struct rf_actor *actor, rf_word32 *word, rf_detail *detail)
+{
+    if (rf_lock_spin(actor, word)) {
+        return RF_OK;
     }
     uint64_t until = rf_monotonic_ns() + actor->busy_ns;
     /* Having slept, it can't know whether others sleep too: it takes the lock with the waiters bit
      * set, and wakes one too many at worst. */
     while (!try_once(actor, word, actor->id | RF_ID_WAITERS)) {
         uint64_t now = rf_monotonic_ns();
-        if (now >= until) {
+        if (now >= until || atomic_load_explicit(&actor->map->ending, memory_order_relaxed)) {
             rf_count(&actor->me->counters.busy, 1);
             rf_refuse(detail, RF_BUSY, 0, "waiting for a lock");
             if (detail != NULL) {

@@ -12,6 +12,7 @@
  *
  * Order: stripe, shard, run. A sleep ends by a wake, by the owner's death (the sleeper reaps it) or
  * by a timeout; a living owner that holds on longer than busy_ns gives RF_BUSY with its pid.
+ * Whoever goes through many shards on behalf of others waits for none of them (rf_try_lock).
  */
 #ifndef RF_LOCK_H
 #define RF_LOCK_H
@@ -21,6 +22,7 @@
 enum rf_lock_kind { RF_LOCK_STRIPE = 0, RF_LOCK_SHARD = 1, RF_LOCK_RUN = 2, RF_LOCK_KINDS = 3 };
 
 rf_status rf_lock_slow(struct rf_actor *actor, rf_word32 *word, rf_detail *detail);
+bool rf_lock_spin(struct rf_actor *actor, rf_word32 *word);
 void rf_lock_wake(rf_word32 *word);
 
 static inline rf_status rf_lock(struct rf_actor *actor, rf_word32 *word, enum rf_lock_kind kind,
@@ -42,6 +44,25 @@ static inline rf_status rf_lock(struct rf_actor *actor, rf_word32 *word, enum rf
         atomic_store_explicit(&actor->desc->locks[kind], 0, memory_order_release);
     }
     return status;
+}
+
+/* The same for whoever has other things to do: from the dead it is taken as well, the living are given
+ * the microsecond that a hold lasts, and then it is left alone. */
+static inline bool rf_try_lock(struct rf_actor *actor, rf_word32 *word, enum rf_lock_kind kind)
+{
+    uint32_t unlocked = 0;
+    atomic_store_explicit(&actor->desc->locks[kind], rf_offset_of(actor->map, word),
+                          memory_order_relaxed);
+    /* acq_rel: as in rf_lock. */
+    if (__builtin_expect(atomic_compare_exchange_strong_explicit(word, &unlocked, actor->id,
+                                                                 memory_order_acq_rel,
+                                                                 memory_order_relaxed),
+                         1) ||
+        rf_lock_spin(actor, word)) {
+        return true;
+    }
+    atomic_store_explicit(&actor->desc->locks[kind], 0, memory_order_release);
+    return false;
 }
 
 static inline void rf_unlock(struct rf_actor *actor, rf_word32 *word, enum rf_lock_kind kind)

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "batch.h"
 #include "futex.h"
@@ -13,8 +14,8 @@
 #include "reap.h"
 
 #define HURRY_NS      20000000ull /* a batch in somebody's hands for longer is written again */
-#define DEPTH_MAX     8u
-#define CROWD         32u /* lanes in a batch, times depth: more in flight only cuts them smaller */
+#define DEPTH_MAX     4u
+#define CROWD         16u /* lanes in a batch, times depth: more in flight only cuts them smaller */
 #define GATHER_YIELDS 4u
 #define PATIENCE      200u       /* looks at a batch that somebody is just computing */
 #define AHEAD         2u         /* segments that are made before they are needed, at least */
@@ -22,6 +23,10 @@
 /* Of log to end a lease, with a short key: a batch alone, and one that vouches for it. */
 #define LEASE_BYTES (2u * RF_LOG_BLOCK)
 #define RETRY_NS    100000000ull
+/* How long whoever needs a segment leaves it to the one who makes it, and how often he looks. */
+#define FILLER_NS          100000000ull
+#define FILLER_NS_PER_BYTE 5u
+#define FILLER_LOOK_US     200u
 
 struct rf_logger {
     struct rf_map *map;
@@ -159,14 +164,59 @@ static uint64_t segment_of(const struct rf_header *h, uint64_t position)
     return position / (h->segment_bytes - RF_LOG_BLOCK);
 }
 
-/* Segments below `number` are there afterwards. */
-static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *detail)
+/* Becomes the one who makes segments, unless somebody living is. */
+static bool begin_filling(struct rf_logger *l)
+{
+    rf_word64 *word = &l->map->header->filler;
+    uint64_t who = LOAD(*word);
+    return (who == 0 || rf_id_gone(l->map, (uint32_t)who)) &&
+           atomic_compare_exchange_strong_explicit(word, &who, l->id, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
+static void end_filling(struct rf_logger *l)
+{
+    uint64_t mine = l->id;
+    atomic_compare_exchange_strong_explicit(&l->map->header->filler, &mine, 0, memory_order_acq_rel,
+                                            memory_order_relaxed);
+}
+
+/* Many may need the next segment at the same moment, and if each made it, all but one would have written it for
+ * nothing. So all but one wait until it is there or its maker has given up; but not for long, since he may
+ * have been stopped: then one of them takes his place. True if there is something new to look at. */
+static bool wait_for_filler(struct rf_logger *l, uint64_t made)
+{
+    struct rf_header *h = l->map->header;
+    const uint64_t until = rf_monotonic_ns() + FILLER_NS + FILLER_NS_PER_BYTE * h->segment_bytes;
+    uint64_t who = LOAD(h->filler);
+    if (who == l->id) {
+        return false; /* another thread of this guardian: the two have one id */
+    }
+    while (rf_monotonic_ns() < until) {
+        if (LOAD(h->log_made) != made || LOAD(h->filler) != who ||
+            rf_id_gone(l->map, (uint32_t)who)) {
+            return true;
+        }
+        usleep(FILLER_LOOK_US);
+    }
+    atomic_compare_exchange_strong_explicit(&h->filler, &who, 0, memory_order_acq_rel,
+                                            memory_order_relaxed);
+    return true;
+}
+
+/* Segments below `number` are there afterwards; filler: begin_filling has let us. */
+static rf_status fill_segments(struct rf_logger *l, uint64_t number, bool *filler,
+                               rf_detail *detail)
 {
     struct rf_header *h = l->map->header;
     for (;;) {
         uint64_t made = LOAD(h->log_made);
         if (made >= number) {
             return RF_OK;
+        }
+        *filler = *filler || begin_filling(l);
+        if (!*filler && wait_for_filler(l, made)) {
+            continue;
         }
         if (rf_monotonic_ns() < l->retry_at) {
             /* Others may have found room meanwhile, and it may be used up again. */
@@ -187,6 +237,16 @@ static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *
         raise_word(&h->log_made, made + 1);
         l->retry_at = 0;
     }
+}
+
+static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *detail)
+{
+    bool filler = false;
+    rf_status status = fill_segments(l, number, &filler, detail);
+    if (filler) {
+        end_filling(l);
+    }
+    return status;
 }
 
 /* Of log, to end every lease. */
@@ -223,7 +283,9 @@ static uint64_t bytes_pending(const struct rf_logger *l)
     for (uint32_t slot = 0; slot < used; slot++) {
         if (rf_slot_was_used(l->map, slot)) {
             const struct rf_lane_head *lane = &rf_slot_at(l->map, slot)->lane;
-            uint64_t known = LOAD(lane->base), end = rf_lane_end(lane);
+            uint64_t known = LOAD(lane->base), walked = LOAD(lane->walked);
+            uint64_t end = rf_lane_end(lane);
+            known = walked > known ? walked : known;
             known =
                 l->batcher.hints[slot].position > known ? l->batcher.hints[slot].position : known;
             units += end > known ? end - known : 0;
@@ -251,22 +313,15 @@ bool rf_log_needs_room(const struct rf_map *map)
 
 rf_status rf_log_make_room(struct rf_logger *l, rf_detail *detail)
 {
-    struct rf_header *h = l->map->header;
-    uint64_t nobody = LOAD(h->filler);
-    if (nobody != 0 && nobody != l->id && !rf_id_gone(l->map, (uint32_t)nobody)) {
+    bool filler = begin_filling(l);
+    if (!filler) {
         return RF_OK;
     }
-    if (!atomic_compare_exchange_strong_explicit(&h->filler, &nobody, l->id, memory_order_acq_rel,
-                                                 memory_order_relaxed)) {
-        return RF_OK;
-    }
-    rf_status status = make_segments(l, segments_wanted(l->map), detail);
+    rf_status status = fill_segments(l, segments_wanted(l->map), &filler, detail);
     if (status == RF_OK) {
         rf_log_secure(l);
     }
-    uint64_t mine = l->id;
-    atomic_compare_exchange_strong_explicit(&h->filler, &mine, 0, memory_order_acq_rel,
-                                            memory_order_relaxed);
+    end_filling(l);
     return status;
 }
 
@@ -300,7 +355,7 @@ static rf_status condemn(struct rf_logger *l, int error, rf_detail *detail)
 
 rf_status rf_log_failure(const struct rf_map *map, rf_detail *detail)
 {
-    int error = (int)LOAD(map->header->condemned) - 1;
+    int error = (int)(LOAD(map->header->condemned) - 1);
     return rf_refuse(detail, RF_IO_ERROR, error,
                      "writing the log of %.100s; close all handles, then open the store again",
                      map->directory);
@@ -351,6 +406,16 @@ static void take_in_hand(struct rf_logger *l, uint64_t epoch)
     RF_POINT("log.in_hand");
 }
 
+/* It is in no hands any more; if somebody else has taken it meanwhile, a third may do so as well. */
+static void let_go(const struct rf_logger *l, uint64_t epoch)
+{
+    struct rf_log_entry *e = rf_entry_of(l->map, epoch);
+    uint32_t id;
+    if (rf_entry_says(&e->writer, epoch, &id) && id == l->id) {
+        atomic_store_explicit(&e->since, 0, memory_order_relaxed);
+    }
+}
+
 /* Whoever runs without the fast path should know it, and what to do. */
 static void say_once(const struct rf_logger *l)
 {
@@ -362,10 +427,9 @@ static void say_once(const struct rf_logger *l)
     }
 }
 
-/* Nothing was written, and nothing is wrong with the disk. Others can write the batch, or this process later. */
-static bool lacks_descriptors(int error)
+bool rf_log_own_limit(int error)
 {
-    return error == EMFILE || error == ENFILE;
+    return error == EMFILE || error == ENFILE || error == EFBIG;
 }
 
 /* Computes and writes one batch whose predecessor is published. */
@@ -405,9 +469,12 @@ static rf_status write_batch(struct rf_logger *l, uint64_t epoch, const struct r
         RF_POINT("log.before_write");
         status = rf_log_write(l->disk, b.position, l->batcher.buffer, b.bytes, &why);
     }
-    if (status != RF_OK && lacks_descriptors(why.os_error)) {
+    if (status != RF_OK && rf_log_own_limit(why.os_error)) {
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, why.os_error,
-                         "writing the log of %.100s: this process has too few descriptors",
+                         why.os_error == EFBIG
+                             ? "writing the log of %.100s: this process's limit of file sizes "
+                               "(ulimit -f) is below a segment"
+                             : "writing the log of %.100s: this process has too few descriptors",
                          map->directory);
     }
     if (status == RF_NOT_FOUND && LOAD(h->durable) >= epoch) {
@@ -468,7 +535,7 @@ static rf_status find_before(struct rf_logger *l, uint64_t epoch, struct rf_log_
             bool late;
             rf_status status = rf_batch_compose(&l->batcher, e, before, &b, &late, detail);
             if (status != RF_OK) {
-                return status;
+                return status == RF_CORRUPT ? condemn(l, EIO, detail) : status;
             }
             end = (struct rf_log_end){.epoch = e, .position = b.position + b.bytes};
             memcpy(end.hash, b.hash, sizeof(end.hash));
@@ -497,13 +564,19 @@ static rf_status advance(struct rf_logger *l, uint64_t epoch, bool *idle, rf_det
         bool there;
         rf_status known = find_before(l, e, &before, &there, detail);
         if (known != RF_OK || !there) {
-            return known; /* everything has moved on */
+            /* Everything has moved on, but perhaps not past this one: it must not seem to be in hand. */
+            let_go(l, e);
+            return known;
         }
         rf_status status = write_batch(l, e, &before, detail);
+        if (status != RF_OK) {
+            let_go(l, e); /* others may be able to */
+        }
         uint32_t mask = move_durable(map);
         if (mask != 0) {
             RF_POINT("log.durable");
             wake_waiters(map, mask);
+            rf_batcher_tell(&l->batcher);
             /* Somebody has to seal what came meanwhile: one of those who wait for it. */
             uint64_t next = LOAD(h->epoch);
             if (next - 1 - LOAD(h->durable) < depth_now(h)) {

@@ -64,4 +64,8 @@ void rf_log_start(struct rf_header *header, uint64_t first, const struct rf_log_
 /* The header of a segment of this incarnation. */
 struct rf_segment_header rf_log_segment_header(const struct rf_header *header, uint64_t number);
 
+/* An error that is this process's own: nothing was written, and nothing is wrong with the disk. Others can write the
+ * batch, or this process later. */
+bool rf_log_own_limit(int error);
+
 #endif

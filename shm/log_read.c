@@ -7,9 +7,11 @@
 
 #include <blake3.h>
 
+#include "lane.h"
 #include "region.h"
 
 #define WINDOW_BYTES (1u << 20)
+#define AHEAD_BYTES  (8u << 20) /* that the disk may bring while what is there is worked on */
 
 struct incarnation {
     uint64_t number;
@@ -21,6 +23,7 @@ struct incarnation {
 
 struct segment {
     uint64_t number;
+    uint64_t durable;     /* when it was made: no batch up to here begins in it */
     uint32_t incarnation; /* index */
 };
 
@@ -41,6 +44,7 @@ struct rf_log_reader {
     uint8_t previous[RF_LOG_HASH];
     struct rf_log_end behind; /* the last batch that was read, or what stands for it */
     bool fresh;               /* no batch of this incarnation was delivered yet */
+    bool onward;              /* what follows will be read, too */
     bool ended;
     uint64_t read_from; /* segment */
 
@@ -117,7 +121,9 @@ static rf_status add_segment(struct rf_log_reader *r, const struct rf_segment_he
         r->segment_room = room;
     }
     r->segments[r->segment_count++] =
-        (struct segment){.number = h->number, .incarnation = (uint32_t)(r->incarnation_count - 1)};
+        (struct segment){.number = h->number,
+                         .durable = h->durable,
+                         .incarnation = (uint32_t)(r->incarnation_count - 1)};
     return RF_OK;
 }
 
@@ -225,7 +231,11 @@ static rf_status look(struct rf_log_reader *r, uint64_t position, size_t len, ui
     r->window_at = position;
     r->window_len = have;
     uint64_t all = limit - position < r->window_room ? limit - position : r->window_room;
+    uint64_t ahead = limit - position - all < AHEAD_BYTES ? limit - position - all : AHEAD_BYTES;
     bool missing;
+    if (r->onward && ahead != 0) {
+        rf_log_expect(r->disk, position + all, (size_t)ahead);
+    }
     rf_status status = rf_log_pread(r->disk, position + have, r->window + have, (size_t)all - have,
                                     &missing, detail);
     if (status == RF_OK) {
@@ -290,27 +300,34 @@ static rf_status judge(struct rf_log_reader *r, size_t in, uint64_t position,
 
 /* --- where it ends --- */
 
-/* Batches lie side by side. So whatever follows a damaged one begins near its place, or goes on for long: far
- * away a look at one block of a stride is enough, and the zeros of segments that were made ahead need not
- * all be read. */
+/* Batches lie side by side, and within one of them a record begins every RF_LANE_BODY_MAX bytes at the latest,
+ * whatever is in it. So where that much and more is zero, no batch goes on; and whatever follows a damaged one
+ * begins near its place, or there is something at the beginning of the stride in which it begins. The zeros of
+ * segments that were made ahead need not all be read. */
 #define NEAR_BYTES   (4u << 20)
-#define STRIDE_BYTES (256u << 10)
+#define STRIDE_BYTES (1u << 20)
+#define GAP_BYTES    (128u << 10)
+_Static_assert(GAP_BYTES >= RF_LANE_BODY_MAX + sizeof(struct rf_log_record) + 2 * RF_LOG_BLOCK +
+                                sizeof(struct rf_batch_header),
+               "a gap in which a block is damaged is still longer than a record");
+_Static_assert(STRIDE_BYTES % GAP_BYTES == 0, "whole ones");
 
-static rf_status is_empty(struct rf_log_reader *r, uint64_t position, bool *empty,
-                          rf_detail *detail)
+static rf_status is_gap(struct rf_log_reader *r, uint64_t position, uint64_t *probe, bool *gap,
+                        rf_detail *detail)
 {
-    uint64_t block[RF_LOG_BLOCK / 8], any = 0;
+    uint64_t any = 0;
     bool missing;
-    rf_status status = rf_log_pread(r->disk, position, block, sizeof(block), &missing, detail);
-    for (size_t i = 0; status == RF_OK && i < RF_LOG_BLOCK / 8; i++) {
-        any |= block[i];
+    memset(probe, 0, GAP_BYTES);
+    rf_status status = rf_log_pread(r->disk, position, probe, GAP_BYTES, &missing, detail);
+    for (size_t i = 0; status == RF_OK && i < GAP_BYTES / 8; i++) {
+        any |= probe[i];
     }
-    *empty = any == 0;
+    *gap = any == 0;
     return status;
 }
 
 /* The batch of r->epoch is not there. Looks for one that knows better. */
-static rf_status tail(struct rf_log_reader *r, rf_detail *detail)
+static rf_status look_behind(struct rf_log_reader *r, uint64_t *probe, rf_detail *detail)
 {
     uint64_t limit = limit_of(r, r->in);
     if (r->epoch <= r->incarnations[r->in].durable) {
@@ -324,9 +341,9 @@ static rf_status tail(struct rf_log_reader *r, rf_detail *detail)
         struct rf_batch_header h;
         rf_status status = RF_OK;
         if (p >= near && p % STRIDE_BYTES == 0) {
-            bool empty;
-            status = is_empty(r, p, &empty, detail);
-            if (status == RF_OK && empty) {
+            bool gap;
+            status = is_gap(r, p, probe, &gap, detail);
+            if (status == RF_OK && gap) {
                 p += STRIDE_BYTES - RF_LOG_BLOCK;
                 continue;
             }
@@ -355,6 +372,17 @@ static rf_status tail(struct rf_log_reader *r, rf_detail *detail)
     }
     r->ended = true;
     return RF_OK;
+}
+
+static rf_status tail(struct rf_log_reader *r, rf_detail *detail)
+{
+    uint64_t *probe = malloc(GAP_BYTES);
+    if (probe == NULL) {
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory for reading the log");
+    }
+    rf_status status = look_behind(r, probe, detail);
+    free(probe);
+    return status;
 }
 
 /* --- walking --- */
@@ -404,7 +432,9 @@ rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool 
     if (status != RF_OK || r->ended) {
         return status;
     }
+    r->onward = true;
     status = judge(r, r->in, r->position, &batch->header, &batch->records, &verdict, detail);
+    r->onward = false;
     if (status != RF_OK) {
         return status;
     }
@@ -445,6 +475,8 @@ rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool 
 
 /* --- seeking --- */
 
+#define SEEK_BYTES (64u << 10) /* a batch begins soon behind the start of a segment, as a rule */
+
 /* The first batch that begins in a segment and counts. */
 static rf_status first_in_segment(struct rf_log_reader *r, const struct segment *s,
                                   struct rf_batch_header *h, bool *found, rf_detail *detail)
@@ -454,7 +486,8 @@ static rf_status first_in_segment(struct rf_log_reader *r, const struct segment 
     for (uint64_t p = begin_of(r, s->number); p < begin_of(r, s->number + 1); p += RF_LOG_BLOCK) {
         const uint8_t *at, *records;
         enum verdict verdict;
-        rf_status status = look(r, p, RF_LOG_BLOCK, limit, &at, detail);
+        uint64_t ahead = limit - p < SEEK_BYTES ? limit : p + SEEK_BYTES;
+        rf_status status = look(r, p, RF_LOG_BLOCK, ahead, &at, detail);
         if (status != RF_OK) {
             return status;
         }
@@ -482,8 +515,8 @@ static rf_status find_before(struct rf_log_reader *r, uint64_t epoch, size_t *in
     *found = false;
     for (size_t i = r->segment_count; i-- > 0 && !*found;) {
         const struct segment *s = &r->segments[i];
-        if (epoch <= r->incarnations[s->incarnation].after.epoch) {
-            continue;
+        if (epoch <= r->incarnations[s->incarnation].after.epoch || epoch <= s->durable) {
+            continue; /* nothing in it is so old */
         }
         rf_status status = first_in_segment(r, s, h, found, detail);
         if (status != RF_OK) {
@@ -495,42 +528,68 @@ static rf_status find_before(struct rf_log_reader *r, uint64_t epoch, size_t *in
     return RF_OK;
 }
 
-rf_status rf_log_seek(struct rf_log_reader *r, uint64_t epoch, rf_detail *detail)
+/* At the latest place that is known to lie before an epoch or at it: a batch, else the start of the last
+ * incarnation, which may have none yet. */
+static rf_status stand_before(struct rf_log_reader *r, uint64_t epoch, bool *found,
+                              rf_detail *detail)
 {
     size_t index;
-    bool found = false;
     struct rf_batch_header h;
     for (size_t in = r->incarnation_count; in-- > 0;) {
         const struct incarnation *i = &r->incarnations[in];
         if (i->after.epoch + 1 == epoch && rf_segment_exists(r->disk, i->first)) {
             stand_at_start(r, in);
+            *found = true;
             return RF_OK;
         }
     }
-    rf_status status = find_before(r, epoch, &index, &h, &found, detail);
+    rf_status status = find_before(r, epoch, &index, &h, found, detail);
     if (status != RF_OK) {
         return status;
     }
-    if (!found) {
-        return rf_refuse(detail, RF_NOT_FOUND, 0, "the log does not reach back to epoch %" PRIu64,
-                         epoch);
+    if (*found) {
+        stand_at(r, r->segments[index].incarnation, h.epoch, h.position, h.previous);
+        return RF_OK;
     }
-    stand_at(r, r->segments[index].incarnation, h.epoch, h.position, h.previous);
-    while (r->epoch < epoch) {
-        struct rf_log_batch batch;
-        bool end;
-        status = rf_log_next(r, &batch, &end, detail);
-        if (status != RF_OK) {
-            return status;
-        }
-        if (end) {
-            return refuse_at(r, r->position, r->epoch,
-                             "the log ends here, before what a snapshot says was written", detail);
+    if (r->incarnation_count != 0) {
+        const struct incarnation *last = &r->incarnations[r->incarnation_count - 1];
+        *found = last->after.epoch < epoch && rf_segment_exists(r->disk, last->first);
+        if (*found) {
+            stand_at_start(r, r->incarnation_count - 1);
         }
     }
-    r->fresh = true;
-    r->read_from = r->position / r->data_bytes;
     return RF_OK;
+}
+
+rf_status rf_log_seek_or_end(struct rf_log_reader *r, uint64_t epoch, bool *end, rf_detail *detail)
+{
+    bool found;
+    *end = false;
+    rf_status status = stand_before(r, epoch, &found, detail);
+    if (status == RF_OK && !found) {
+        status = rf_refuse(detail, RF_NOT_FOUND, 0, "the log does not reach back to epoch %" PRIu64,
+                           epoch);
+    }
+    while (status == RF_OK && !*end && r->epoch < epoch) {
+        struct rf_log_batch batch;
+        status = rf_log_next(r, &batch, end, detail);
+    }
+    if (status == RF_OK && !*end) {
+        r->fresh = true;
+        r->read_from = r->position / r->data_bytes;
+    }
+    return status;
+}
+
+rf_status rf_log_seek(struct rf_log_reader *r, uint64_t epoch, rf_detail *detail)
+{
+    bool end;
+    rf_status status = rf_log_seek_or_end(r, epoch, &end, detail);
+    if (status == RF_OK && end) {
+        return refuse_at(r, r->position, r->epoch,
+                         "the log ends here, before what a snapshot says was written", detail);
+    }
+    return status;
 }
 
 rf_status rf_log_first_needed(struct rf_log_reader *r, uint64_t epoch, uint64_t *number,

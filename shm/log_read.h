@@ -45,8 +45,12 @@ void rf_log_reader_close(struct rf_log_reader *reader);
 /* Whether there is any segment. */
 bool rf_log_reader_empty(const struct rf_log_reader *reader);
 
-/* The next batch is the one of this epoch. RF_NOT_FOUND: the log does not reach back so far. */
+/* The next batch is the one of this epoch. RF_NOT_FOUND: the log does not reach back so far. RF_CORRUPT
+ * also if it ends before: for whoever knows from elsewhere that it must not. */
 rf_status rf_log_seek(struct rf_log_reader *reader, uint64_t epoch, rf_detail *detail);
+/* The same for an epoch that somebody made up; *end: the log ends before, and there is nothing to read. */
+rf_status rf_log_seek_or_end(struct rf_log_reader *reader, uint64_t epoch, bool *end,
+                             rf_detail *detail);
 /* The next batch; *end: there is none. */
 rf_status rf_log_next(struct rf_log_reader *reader, struct rf_log_batch *batch, bool *end,
                       rf_detail *detail);

@@ -35,6 +35,7 @@ rf_status rf_shm_monitor_create(rf_store *store, rf_monitor **out)
         return RF_RESOURCE_EXHAUSTED;
     }
     m->monitor.backend = store->backend;
+    m->monitor.store = store;
     m->map = h->map;
     m->slots = slots;
     uint32_t used = atomic_load_explicit(&h->map->header->members_used, memory_order_acquire);

@@ -10,6 +10,7 @@
 #include "directory.h"
 #include "guardian.h"
 #include "handle.h"
+#include "hold.h"
 #include "log.h"
 #include "member.h"
 #include "range.h"
@@ -135,6 +136,18 @@ static rf_status join(struct rf_handle *h, const rf_options *o, rf_detail *detai
     return status;
 }
 
+/* Who claimed when was lost with the region before this one, so all wait for one cooldown. The handle's
+ * clock says from when on: no claim of an earlier region can be later than this. */
+static void say_when_claims_begin(struct rf_handle *h)
+{
+    struct rf_header *header = h->map->header;
+    uint64_t unset = RF_CLAIMS_UNSET;
+    uint64_t from = rf_add_saturating(rf_handle_now(h), header->claim_cooldown);
+    if (atomic_load(&header->claims_from) == unset) {
+        atomic_compare_exchange_strong(&header->claims_from, &unset, from - (from == UINT64_MAX));
+    }
+}
+
 static void free_handle(struct rf_handle *h)
 {
     if (h->actor.logger != NULL) {
@@ -178,6 +191,9 @@ rf_status rf_backend_open(const char *store, const rf_options *o, rf_store **out
     if (status != RF_OK) {
         free_handle(h);
         return status;
+    }
+    if (!h->store.read_only) {
+        say_when_claims_begin(h);
     }
     *out = &h->store;
     return RF_OK;
@@ -240,6 +256,7 @@ static rf_status store_tend(rf_store *store, uint64_t now)
 {
     struct rf_handle *h = rf_handle_of(store);
     bool clean = rf_sweep_all(&h->actor, now);
+    rf_hold_note_all(h->map);
     if (h->actor.logger != NULL) {
         rf_status status = flush(h);
         if (status == RF_OK) {
@@ -273,12 +290,26 @@ static rf_status store_sync(rf_store *store, uint64_t epoch, rf_detail *detail)
     return rf_log_wait(h->actor.logger, epoch, detail);
 }
 
-static uint64_t store_epoch(const rf_store *store, bool durable)
+static rf_status store_barrier(rf_store *store, rf_detail *detail)
+{
+    struct rf_handle *h = rf_handle_of(store);
+    const struct rf_header *head = h->map->header;
+    if (head->sealing == 0) {
+        return RF_OK;
+    }
+    rf_status status = rf_log_wait(h->actor.logger, rf_log_last(h->map), detail);
+    /* It speaks for the whole store, which is at its end: even if nothing of it is missing on the disk, or
+     * only the batch is that vouches for the last one. */
+    return status == RF_OK && atomic_load(&head->condemned) != 0 ? rf_log_failure(h->map, detail)
+                                                                 : status;
+}
+
+static uint64_t store_durable(const rf_store *store)
 {
     const struct rf_map *map = ((const struct rf_handle *)(const void *)store)->map;
-    return map->header->sealing == 0 ? 0
-           : durable ? atomic_load_explicit(&map->header->durable, memory_order_acquire)
-                     : rf_log_last(map);
+    return map->header->sealing == 0
+               ? 0
+               : atomic_load_explicit(&map->header->durable, memory_order_acquire);
 }
 
 static rf_status store_snapshot(rf_store *store, rf_detail *detail)
@@ -298,7 +329,11 @@ static rf_status store_sweep(rf_store *store, uint64_t now, const rf_tenant *ten
     uint32_t slot;
     uint64_t uid;
     rf_status status = rf_find_run(h->map, tenant, run, &slot, &uid);
-    return status != RF_OK ? status : rf_sweep_expired(&h->actor, slot, uid, now, true, detail);
+    struct rf_skipped skipped = {0};
+    if (status == RF_OK) {
+        status = rf_sweep_expired(&h->actor, slot, uid, now, true, &skipped, detail);
+    }
+    return status == RF_OK && skipped.any ? rf_refuse_skipped(&skipped, detail) : status;
 }
 
 /* --- inspecting --- */
@@ -452,7 +487,9 @@ static rf_status store_kept(rf_store *store, const void *keeper, uint64_t *deadl
 
 static void store_unkeep(rf_store *store, void *keeper)
 {
-    rf_guardian_unkeep(rf_handle_of(store)->map, keeper);
+    if (rf_store_usable(store, false) == RF_OK) {
+        rf_guardian_unkeep(rf_handle_of(store)->map, keeper);
+    } /* A child of fork has no guardian, and the mutex as it was left. */
     free(keeper);
 }
 
@@ -481,7 +518,8 @@ const struct rf_backend rf_shm_backend = {
     .list_shards = rf_shm_list_shards,
     .list_runs = rf_shm_list_runs,
     .sync = store_sync,
-    .epoch = store_epoch,
+    .barrier = store_barrier,
+    .durable = store_durable,
     .snapshot = store_snapshot,
     .backup = rf_shm_backup,
     .verify = rf_shm_verify,
@@ -489,6 +527,7 @@ const struct rf_backend rf_shm_backend = {
     .sweep = store_sweep,
     .inspect = rf_shm_inspect,
     .list_members = rf_shm_list_members,
+    .list_locks = rf_shm_list_locks,
     .monitor_create = rf_shm_monitor_create,
     .monitor_read = rf_shm_monitor_read,
     .monitor_destroy = rf_shm_monitor_destroy,

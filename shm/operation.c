@@ -108,6 +108,7 @@ void rf_op_begin(struct rf_op *op, struct rf_actor *actor)
     op->run_locked = false;
     op->taking = false;
     op->ending = false;
+    op->impatient = false;
     op->epoch = 0;
     op->made.count = 0;
     op->made.chain = 0;
@@ -192,7 +193,12 @@ rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uin
     struct rf_rec *rec = rf_rec_at(op->map, shard_slot);
     *gone = true;
     rf_status status = rf_log_admit(op->actor, op->ending, detail);
-    if (status == RF_OK) {
+    if (status == RF_OK && op->impatient) {
+        op->rec = rec;
+        op->shard_slot = shard_slot;
+        op->shard_locked = rf_try_lock(op->actor, &rec->lock, RF_LOCK_SHARD);
+        status = op->shard_locked ? RF_OK : RF_BUSY;
+    } else if (status == RF_OK) {
         status = lock_rec(op, rec, shard_slot, detail);
     }
     if (status != RF_OK) {
@@ -208,6 +214,28 @@ rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uin
     }
     *gone = false;
     return rf_rec_view(op->map, rec, op->run, &op->run->tenant, &op->view, detail);
+}
+
+bool rf_op_skips(const struct rf_op *op, rf_status status, struct rf_skipped *skipped)
+{
+    /* The record is set when its lock is gone for, and not before. */
+    if (status != RF_BUSY || op->rec == NULL || op->shard_locked) {
+        return false;
+    }
+    if (!skipped->any) {
+        skipped->any = true;
+        skipped->pid = rf_lock_holder_pid(op->map, &op->rec->lock);
+    }
+    return true;
+}
+
+rf_status rf_refuse_skipped(const struct rf_skipped *skipped, rf_detail *detail)
+{
+    rf_refuse(detail, RF_BUSY, 0, "waiting for the lock of a shard");
+    if (detail != NULL) {
+        detail->pid = skipped->pid;
+    }
+    return RF_BUSY;
 }
 
 rf_status rf_op_lock_run(struct rf_op *op, rf_status if_gone, rf_detail *detail)
@@ -839,6 +867,7 @@ void rf_op_broken(struct rf_op *op, const char *what)
 {
     /* Nothing is published. Dead first, so that nobody waits while a core is written. */
     fprintf(stderr, "ringfence: a broken invariant, the process stops: %s\n", what);
+    rf_settling_end_all(op->actor);
     rf_declare_dead(op->map, op->actor->slot);
     abort();
 }

@@ -40,6 +40,7 @@ struct rf_op {
     bool run_locked;
     bool taking;    /* the descriptor names things that were taken */
     bool ending;    /* it gives up a lease: the last room of a full disk is kept for such */
+    bool impatient; /* it does not wait for a shard's lock (rf_op_open_slot) */
     uint64_t epoch; /* of what it committed, or of what it found done */
     struct rf_op_made made;
     struct rf_shard view;
@@ -102,9 +103,22 @@ static inline rf_status rf_op_open_shard(struct rf_op *op, const rf_tenant *tena
     return status != RF_OK ? status
                            : rf_rec_view(op->map, op->rec, op->run, tenant, &op->view, detail);
 }
-/* The same for a slot of a run that was found before; *gone tells that it is not that shard. */
+/* The same for a slot of a run that was found before; *gone tells that it is not that shard. RF_BUSY
+ * at once if the operation is impatient and somebody living has the shard's lock. */
 rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uint32_t shard_slot,
                           bool *gone, rf_detail *detail);
+
+/* Shards that were passed over because somebody living had their lock: they say nothing about what
+ * there is, and have to be looked at again. */
+struct rf_skipped {
+    bool any;
+    uint32_t pid; /* of the first one's holder */
+};
+/* Whether the shard's lock is all that was in the way of rf_op_open_slot; notes it. */
+bool rf_op_skips(const struct rf_op *op, rf_status status, struct rf_skipped *skipped);
+/* RF_BUSY, with the pid. */
+rf_status rf_refuse_skipped(const struct rf_skipped *skipped, rf_detail *detail);
+
 /* Locks the run of the operation and checks that it is still there. */
 rf_status rf_op_lock_run(struct rf_op *op, rf_status if_gone, rf_detail *detail);
 /* What the transitions need to know; `limits` also counts the shards of the store. */

@@ -1,12 +1,16 @@
 #include "reap.h"
 
 #include <linux/membarrier.h>
+#include <unistd.h>
 
 #include "apply.h"
 #include "claim.h"
 #include "futex.h"
 #include "lock.h"
 #include "point.h"
+
+#define SETTLING_NS      500000000ull
+#define SETTLING_LOOK_US 200u
 
 bool rf_is_dead(const struct rf_member *member)
 {
@@ -19,6 +23,36 @@ void rf_declare_dead(struct rf_map *map, uint32_t slot)
     struct rf_member *member = rf_member_at(map, slot);
     atomic_fetch_or_explicit(&member->liveness, FUTEX_OWNER_DIED, memory_order_release);
     rf_futex_wake(&member->liveness, 1);
+}
+
+/* seq_cst, here and in rf_settling_end_all: either the one who ends it sees the count, or the one who
+ * begins sees the end. */
+bool rf_settling_begin(struct rf_actor *actor)
+{
+    atomic_fetch_add(&actor->settling, 1);
+    atomic_fetch_add(&actor->map->settling, 1);
+    if (!atomic_load(&actor->map->ending)) {
+        return true;
+    }
+    rf_settling_end(actor);
+    return false;
+}
+
+void rf_settling_end(struct rf_actor *actor)
+{
+    atomic_fetch_sub(&actor->settling, 1);
+    atomic_fetch_sub(&actor->map->settling, 1);
+}
+
+void rf_settling_end_all(struct rf_actor *actor)
+{
+    struct rf_map *map = actor->map;
+    uint64_t until = rf_monotonic_ns() + SETTLING_NS;
+    atomic_store(&map->ending, true);
+    while (atomic_load(&map->settling) > atomic_load(&actor->settling) &&
+           rf_monotonic_ns() < until) {
+        usleep(SETTLING_LOOK_US);
+    }
 }
 
 rf_status rf_reap_register(rf_detail *detail)
@@ -243,7 +277,11 @@ bool rf_reap_if_dead(struct rf_actor *actor, uint32_t slot)
     if (atomic_load_explicit(&member->phase, memory_order_acquire) == RF_PHASE_REAPED) {
         return true;
     }
+    if (!rf_settling_begin(actor)) {
+        return false;
+    }
     if (!rf_reaper_enter(actor, member)) {
+        rf_settling_end(actor);
         return false;
     }
     /* Settled by another between the look and the entry? */
@@ -252,6 +290,7 @@ bool rf_reap_if_dead(struct rf_actor *actor, uint32_t slot)
         reap(actor, slot, member);
     }
     rf_reaper_leave(actor, member);
+    rf_settling_end(actor);
     return true;
 }
 

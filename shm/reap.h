@@ -27,13 +27,23 @@
  * or before); false: alive, or somebody else is at it. */
 bool rf_reap_if_dead(struct rf_actor *actor, uint32_t slot);
 
-/* Whether the kernel (or a test) has declared this slot's process dead. */
 /* Whether a member is dead or its generation is over. */
 bool rf_id_gone(const struct rf_map *map, uint32_t id);
+/* Whether the kernel, its own process (rf_op_broken) or a test has declared it dead. */
 bool rf_is_dead(const struct rf_member *member);
-
-/* For the handles of tests that have no guardian: what the kernel would do. */
 void rf_declare_dead(struct rf_map *map, uint32_t slot);
+
+/*
+ * A process that aborts is alive until its core is written, and the kernel stops all its threads while it
+ * does that. So whoever settles the dead, or sweeps, says so while he is at it; and one who is going to
+ * abort lets nobody of his process begin any more and waits (for half a second at the longest) until all
+ * have ended. Otherwise his own guardian would begin to settle him, be stopped in the middle, and keep
+ * everybody else from it until the core is written.
+ */
+bool rf_settling_begin(
+    struct rf_actor *actor); /* false: the process is about to end, leave it to others */
+void rf_settling_end(struct rf_actor *actor);
+void rf_settling_end_all(struct rf_actor *actor);
 
 /* Takes the right to settle a slot for this actor; one at a time, the dead are replaced. */
 bool rf_reaper_enter(struct rf_actor *actor, struct rf_member *member);

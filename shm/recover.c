@@ -119,6 +119,7 @@ static rf_status recover_with(struct rf_map *map, struct rf_disk *disk, int dir_
     }
     if (snapshot.epoch != 0) {
         out->snapshot_epoch = snapshot.epoch;
+        out->snapshot_size = snapshot.bytes;
         status = rf_snapshot_load(dir_fd, &snapshot, replay, detail);
         RF_POINT("recover.loaded");
     }
@@ -271,6 +272,9 @@ rf_status rf_recover_start(struct rf_header *h, struct rf_disk *disk, const stru
     if (atomic_load(&h->fence_floor) < incarnation << 40) {
         atomic_store(&h->fence_floor, incarnation << 40);
     }
+    if (incarnation != 0 && h->claim_cooldown != 0) {
+        atomic_store(&h->claims_from, RF_CLAIMS_UNSET);
+    }
     continue_time(h, r->tally.time);
     store->incarnation = incarnation;
     store->has_log = durable && had_segments;
@@ -288,6 +292,7 @@ rf_status rf_recover_start(struct rf_header *h, struct rf_disk *disk, const stru
     if (status == RF_OK && had_segments) {
         atomic_store(&h->snapshot_epoch, r->snapshot_epoch);
         atomic_store(&h->snapshot_position, r->replayed_position);
+        atomic_store(&h->snapshot_size, r->snapshot_size);
         remove_idle_segments(h, disk);
         RF_POINT("recover.tidied");
     }

@@ -101,6 +101,7 @@ enum rf_case_action rf_open_decide(struct rf_open_case c);
 struct rf_recovered {
     struct rf_log_shape log;
     uint64_t snapshot_epoch;    /* 0: none was loaded */
+    uint64_t snapshot_size;     /* bytes */
     uint64_t replayed_position; /* where the replay began */
     struct rf_replay_tally tally;
 };

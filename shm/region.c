@@ -12,10 +12,12 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "futex.h"
+#include "log_entry.h"
 #include "point.h"
 #include "recover.h"
 #include "snapshot.h"
@@ -146,22 +148,42 @@ static rf_status read_boot_id(uint8_t out[16], rf_detail *detail)
 
 /* How far CLOCK_BOOTTIME is shifted by a time namespace. Times of two namespaces can't be compared,
  * so a store belongs to one. */
-static uint64_t time_namespace_offset(void)
+static rf_status time_namespace_offset(uint64_t *offset, rf_detail *detail)
 {
-    FILE *f = fopen("/proc/self/timens_offsets", "re");
-    char line[128];
+    char line[128], own[64] = "", for_children[64] = "";
     long long seconds, ns;
-    uint64_t offset = 0;
-    if (f == NULL) {
-        return 0;
+    bool found = false;
+    *offset = 0;
+    FILE *f = fopen("/proc/self/timens_offsets", "re");
+    if (f == NULL && errno == ENOENT) {
+        return RF_OK; /* a kernel without time namespaces; that /proc is there is known */
     }
-    while (fgets(line, sizeof(line), f) != NULL) {
+    int error = errno;
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
         if (sscanf(line, "boottime %lld %lld", &seconds, &ns) == 2) {
-            offset = (uint64_t)(seconds * 1000000000ll + ns);
+            *offset = (uint64_t)(seconds * 1000000000ll + ns);
+            found = true;
         }
     }
-    fclose(f);
-    return offset;
+    if (f != NULL) {
+        error = 0;
+        fclose(f);
+    }
+    if (!found) {
+        bool descriptors = error == EMFILE || error == ENFILE;
+        return rf_refuse(detail, descriptors ? RF_RESOURCE_EXHAUSTED : RF_UNSUPPORTED, error,
+                         "/proc/self/timens_offsets can't be read: it is not known which time "
+                         "namespace this is");
+    }
+    /* What the file says is true of the children. They are elsewhere after unshare(CLONE_NEWTIME). */
+    if (readlink("/proc/self/ns/time", own, sizeof(own) - 1) > 0 &&
+        readlink("/proc/self/ns/time_for_children", for_children, sizeof(for_children) - 1) > 0 &&
+        strcmp(own, for_children) != 0) {
+        return rf_refuse(detail, RF_UNSUPPORTED, 0,
+                         "this process has made a time namespace for its children and is not in it "
+                         "itself; open the store in a child, or before");
+    }
+    return RF_OK;
 }
 
 static uint64_t clock_ns(clockid_t clock)
@@ -274,7 +296,8 @@ static rf_status open_directory(const char *store, const struct rf_region_option
     }
     bool made = options->create && mkdir(site->directory, 0700) == 0;
     if (options->create && !made && errno != EEXIST) {
-        return rf_refuse(detail, errno == EACCES ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
+        bool denied = errno == EACCES || errno == EROFS;
+        return rf_refuse(detail, denied ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
                          "making the directory %.120s", site->directory);
     }
     site->dir_fd = open(site->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -308,9 +331,10 @@ static rf_status open_lock(struct site *site, const struct rf_region_options *op
         }
     }
     if (site->lock.fd < 0) {
-        rf_status status = errno == ENOENT                     ? RF_NOT_FOUND
-                           : errno == EACCES || errno == ELOOP ? RF_PERMISSION_DENIED
-                                                               : RF_IO_ERROR;
+        bool denied = errno == EACCES || errno == ELOOP || errno == EROFS;
+        rf_status status = errno == ENOENT ? RF_NOT_FOUND
+                           : denied        ? RF_PERMISSION_DENIED
+                                           : RF_IO_ERROR;
         return rf_refuse(detail, status, errno, "opening %.120s/lock", site->directory);
     }
     return RF_OK;
@@ -447,18 +471,25 @@ static void lay_out(struct rf_header *h, const struct rf_region_options *o)
     h->region_bytes = align_up(at, RF_GRANULE);
 }
 
+#define RUNS_MAX       1000000u
+#define SLAB_PAGES_MAX ((1ull << 38) / RF_SLAB_PAGE)
+#define LANE_LEAST     131072u
+/* With a log a record of the largest size and its filler must fit beside what is being written: lane.h, admit.c. */
+#define LANE_LEAST_LOG 262144u
+
 static rf_status check_options(const struct rf_region_options *o, rf_detail *detail)
 {
+    bool log = o->durability != RF_VOLATILE;
     const struct {
         const char *name;
         uint64_t value, low, high;
     } bounds[] = {
         {"max_shards", o->max_shards, 1, 16000000},
         {"max_tenant_shards", o->max_tenant_shards, 1, 16000000},
-        {"max_runs", o->max_runs, 1, 1000000},
+        {"max_runs", o->max_runs, 1, RUNS_MAX},
         {"max_members", o->max_members, 1, (RF_SLOTS_MAX - 1) / 2},
-        {"max_bytes", o->max_bytes, RF_SLAB_PAGE, 1ull << 38},
-        {"lane_bytes", o->lane_bytes, 131072, 1u << 26},
+        {"max_bytes", o->max_bytes, RF_SLAB_PAGE, SLAB_PAGES_MAX * RF_SLAB_PAGE},
+        {"lane_bytes", o->lane_bytes, log ? LANE_LEAST_LOG : LANE_LEAST, 1u << 26},
         {"durability", o->durability, RF_VOLATILE, RF_WAIT},
         {"segment_bytes", o->segment_bytes, 65536, 1ull << 32},
         {"snapshot_bytes", o->snapshot_bytes, 65536, 1ull << 40},
@@ -513,7 +544,6 @@ static rf_status fill_header(const struct site *site, struct rf_header *h,
     h->mode = file_mode(o);
     h->gid = o->has_group ? o->group : UINT32_MAX;
     h->time_base = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_BOOTTIME);
-    h->time_namespace = time_namespace_offset();
     atomic_store(&h->epoch, 1);
     atomic_store(&h->next_uid, 1);
     h->durability = o->durability;
@@ -525,7 +555,7 @@ static rf_status fill_header(const struct site *site, struct rf_header *h,
         bool known = site->store_case == RF_CASE_STORE_DURABLE;
         memcpy(h->store_id, known ? site->store.store_id : (const void *)&random[3], 16);
     }
-    return RF_OK;
+    return time_namespace_offset(&h->time_namespace, detail);
 }
 
 /* What the store file will say of a region; the incarnation is that of the last one. */
@@ -671,6 +701,7 @@ static rf_status fill_region(struct site *site, const struct rf_region_options *
                                   site->store_case == RF_CASE_STORE_NONE, detail);
     }
     if (status == RF_OK) {
+        map->header->sum = rf_header_sum(map->header);
         atomic_store_explicit(&map->header->version, RF_REGION_VERSION, memory_order_release);
         RF_POINT("region.published");
     }
@@ -712,9 +743,14 @@ static rf_status build(struct site *site, const struct rf_region_options *opener
     struct rf_disk *disk;
     rf_detail local = {0};
     detail = detail != NULL ? detail : &local;
-    rf_status status =
-        rf_disk_open(site->dir_fd, file_mode(&o), o.has_group ? (gid_t)o.group : (gid_t)-1,
-                     o.segment_bytes, &disk, detail);
+    rf_status status = check_options(&o, detail);
+    if (status != RF_OK) {
+        char why[64];
+        snprintf(why, sizeof(why), "%.60s", detail->where);
+        return rf_refuse(detail, RF_CORRUPT, 0, "%.100s/store: %s", site->directory, why);
+    }
+    status = rf_disk_open(site->dir_fd, file_mode(&o), o.has_group ? (gid_t)o.group : (gid_t)-1,
+                          o.segment_bytes, &disk, detail);
     if (status != RF_OK) {
         return status;
     }
@@ -803,6 +839,47 @@ static rf_status check_file(struct site *site, const struct stat *st,
     return RF_OK;
 }
 
+/* Whether the sections lie where a region with this room has them. */
+static bool layout_fits(const struct rf_header *h)
+{
+    struct rf_header *probe = calloc(1, sizeof(*probe));
+    bool fits = false;
+    for (uint64_t scale = 1; probe != NULL && scale <= SCALE_MAX && !fits; scale *= 2) {
+        struct rf_region_options o = options_of(h);
+        struct rf_region_options asked = o;
+        if (h->slab_classes.count > SLAB_PAGES_MAX * scale || h->runs.count > RUNS_MAX * scale ||
+            h->lane_units > UINT32_MAX / RF_LINE) {
+            continue; /* what the fields of the options can't hold */
+        }
+        asked.max_runs = (uint32_t)((h->runs.count + scale - 1) / scale);
+        asked.max_bytes = o.max_bytes / scale < RF_SLAB_PAGE ? RF_SLAB_PAGE : o.max_bytes / scale;
+        if (h->sealing == 0) {
+            asked.segment_bytes = asked.snapshot_bytes = RF_LOG_BLOCK * 16ull;
+            asked.flush_ns = 1000000;
+        }
+        if (check_options(&asked, NULL) != RF_OK) {
+            continue;
+        }
+        o.max_shards *= scale;
+        lay_out(probe, &o);
+        size_t from = offsetof(struct rf_header, roster), to = offsetof(struct rf_header, epoch);
+        fits = memcmp((const uint8_t *)probe + from, (const uint8_t *)h + from, to - from) == 0 &&
+               probe->region_bytes == h->region_bytes && probe->fixed_bytes == h->fixed_bytes &&
+               probe->slot_count == h->slot_count && probe->lane_units == h->lane_units &&
+               h->sealing == (h->durability != RF_VOLATILE);
+    }
+    free(probe);
+    return fits;
+}
+
+static rf_status refuse_header(const struct site *site, rf_detail *detail)
+{
+    return rf_refuse(detail, RF_CORRUPT, 0,
+                     "the header of %.80s is damaged; end its processes, then remove the file (a "
+                     "durable store comes back from its log)",
+                     site->region_path);
+}
+
 static rf_status check_header(struct site *site, const struct rf_header *h, uint64_t file_bytes,
                               enum rf_case_region *found, rf_detail *detail)
 {
@@ -831,19 +908,25 @@ static rf_status check_header(struct site *site, const struct rf_header *h, uint
         return rf_refuse(detail, RF_CORRUPT, 0, "%.110s is shorter than it says",
                          site->region_path);
     }
+    if (h->sum != rf_header_sum(h) || !layout_fits(h)) {
+        return refuse_header(site, detail);
+    }
     bool known = (site->store_case & (RF_CASE_STORE_VOLATILE | RF_CASE_STORE_DURABLE)) != 0;
     bool named = known && memcmp(site->store.uuid, h->uuid, sizeof(h->uuid)) == 0;
     bool this_boot = memcmp(site->boot_id, h->boot_id, sizeof(h->boot_id)) == 0;
     uint32_t condemned = atomic_load(&h->condemned);
-    site->condemned = (int)condemned - 1;
+    site->condemned = (int)(condemned - 1);
     *found = !named || !this_boot ? RF_CASE_REGION_STALE
              : condemned != 0     ? RF_CASE_REGION_CONDEMNED
                                   : RF_CASE_REGION_GOOD;
-    if (*found == RF_CASE_REGION_GOOD && h->time_namespace != time_namespace_offset()) {
-        return rf_refuse(detail, RF_UNSUPPORTED, 0, "%.110s was made in another time namespace",
-                         site->region_path);
+    uint64_t time_namespace = h->time_namespace;
+    rf_status status =
+        *found == RF_CASE_REGION_GOOD ? time_namespace_offset(&time_namespace, detail) : RF_OK;
+    if (status == RF_OK && h->time_namespace != time_namespace) {
+        status = rf_refuse(detail, RF_UNSUPPORTED, 0, "%.110s was made in another time namespace",
+                           site->region_path);
     }
-    return RF_OK;
+    return status;
 }
 
 static rf_status look_for_region(struct site *site, const struct rf_region_options *options,
@@ -898,6 +981,28 @@ static rf_status look_for_region(struct site *site, const struct rf_region_optio
     return status;
 }
 
+#define LOOKS 10000u
+
+/* Words that change while others work, as far as an attached process walks by them. */
+static bool words_fit(const struct rf_map *map)
+{
+    const struct rf_header *h = map->header;
+    if (atomic_load(&h->runs_used) > h->runs.count ||
+        atomic_load(&h->members_used) > h->slot_count) {
+        return false;
+    }
+    /* Between two loads others may get far; not time after time. */
+    for (unsigned i = 0; h->sealing != 0 && i < LOOKS; i++) {
+        struct rf_log_end end;
+        uint64_t durable = atomic_load(&h->durable), open = atomic_load(&h->epoch);
+        if (durable < open && open - durable <= RF_LOG_ENTRIES && open >> 44 == 0 &&
+            rf_entry_end(map, durable, &end)) {
+            return true;
+        }
+    }
+    return h->sealing == 0;
+}
+
 static rf_status map_region(struct site *site, bool read_only, struct rf_map **out,
                             rf_detail *detail)
 {
@@ -922,6 +1027,11 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
     map->header = (struct rf_header *)map->base;
     cache_sections(map);
     map->bytes = (uint64_t)st.st_size;
+    if (!words_fit(map)) {
+        munmap(map->base, map->bytes);
+        free(map);
+        return refuse_header(site, detail);
+    }
     map->device = st.st_dev;
     map->inode = st.st_ino;
     map->read_only = read_only;
@@ -1207,6 +1317,53 @@ static rf_status remove_files(struct site *site, rf_detail *detail)
     return status == RF_OK ? r.status : status;
 }
 
+/* Asked before anything is removed: a store whose region is gone and whose files stay has lost what only
+ * the region had. */
+static rf_status may_remove_files(const struct site *site, rf_detail *detail)
+{
+    if (faccessat(site->dir_fd, ".", W_OK | X_OK, AT_EACCESS) == 0) {
+        return RF_OK;
+    }
+    bool denied = errno == EACCES || errno == EPERM;
+    return rf_refuse(detail, denied ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
+                     "removing files of %.110s", site->directory);
+}
+
+/* A process that has the store open, as the kernel lists it; 0 if it can't be told, as in a pid
+ * namespace that does not see it, or on a file system whose numbers here are not the kernel's. */
+static int somebody_who_has_it(const struct site *site)
+{
+    struct stat st;
+    char line[256];
+    int found = 0;
+    FILE *locks = fstat(site->lock.fd, &st) == 0 ? fopen("/proc/locks", "re") : NULL;
+    while (locks != NULL && found == 0 && fgets(line, sizeof(line), locks) != NULL) {
+        int pid;
+        unsigned major_id, minor_id;
+        uint64_t inode;
+        if (sscanf(line, "%*u: FLOCK %*s %*s %d %x:%x:%" SCNu64, &pid, &major_id, &minor_id,
+                   &inode) == 4 &&
+            pid > 0 && inode == st.st_ino && makedev(major_id, minor_id) == st.st_dev) {
+            found = pid;
+        }
+    }
+    if (locks != NULL) {
+        fclose(locks);
+    }
+    return found;
+}
+
+static rf_status refuse_in_use(const struct site *site, rf_detail *detail)
+{
+    int pid = somebody_who_has_it(site);
+    char who[48] = "";
+    if (pid != 0) {
+        snprintf(who, sizeof(who), ", by process %d at least", pid);
+    }
+    return rf_refuse(detail, RF_BUSY, 0, "%.100s is in use%s; end its processes first",
+                     site->directory, who);
+}
+
 rf_status rf_region_destroy(const char *store, const char *region_path, rf_detail *detail)
 {
     struct site site;
@@ -1219,12 +1376,14 @@ rf_status rf_region_destroy(const char *store, const char *region_path, rf_detai
     }
     status = open_site(store, &options, &site, &gone, detail);
     if (status == RF_OK && flock(site.lock.fd, LOCK_EX | LOCK_NB) != 0) {
-        status = rf_refuse(detail, RF_BUSY, 0, "%.120s is in use; end its processes first",
-                           site.directory);
+        status = refuse_in_use(&site, detail);
     }
     if (status == RF_OK && was_destroyed(&site)) {
         status =
             rf_refuse(detail, RF_NOT_FOUND, 0, "%.120s was destroyed just now", site.directory);
+    }
+    if (status == RF_OK) {
+        status = may_remove_files(&site, detail);
     }
     if (status == RF_OK && unlink(site.region_path) != 0 && errno != ENOENT) {
         status = rf_refuse(detail, RF_PERMISSION_DENIED, errno, "removing the region %.110s",

@@ -33,6 +33,9 @@ struct rf_map {
     struct rf_guardian *guardian; /* NULL until a handle wants one */
     uint32_t guarded;             /* handles that hang on it */
     _Atomic bool flush_now;       /* a lane of this process is filling up */
+    _Atomic bool closing;         /* somebody waits for what the guardian has begun */
+    _Atomic bool ending;          /* the process is about to abort: rf_settling_end_all */
+    _Atomic uint32_t settling; /* threads that settle what others left, as deep as they are in it */
     struct rf_map *next;
 
     /* What the header says about the sections that every call touches, at hand. */

@@ -474,7 +474,7 @@ rf_status rf_shm_take_shards(rf_store *store, uint64_t now, const rf_tenant *ten
     if (status == RF_OK) {
         op.made = (struct rf_op_made){.count = count, .inputs = shards};
         if (!rf_op_made_is_long(&op, RF_CODEC_RUN_MAX) ||
-            would_execute(h, &call, run, kind, config, &m, detail)) {
+            would_execute(h, &call, run, kind, config, &m, NULL)) { /* a guess: it tells nothing */
             status = rf_op_log_made(&op, RF_CODEC_RUN_MAX, detail);
         } else {
             op.made.count = 0; /* it will be refused or replayed */
@@ -590,7 +590,7 @@ rf_status rf_shm_purge_run(rf_store *store, uint64_t now, const rf_tenant *tenan
     if (status == RF_OK) {
         /* It is gone; giving its room back may have to wait for a stopped process, and then the
          * guardians do it. */
-        rf_sweep_purged(&h->actor, op.run_slot, NULL);
+        rf_sweep_purged(&h->actor, op.run_slot, true, NULL);
         status = rf_op_settle(&op, true, result);
     }
     return rf_counted(&h->actor, RF_CLASS_PURGE, status, RF_EXECUTED);

@@ -19,8 +19,14 @@
 
 #define BUFFER_BYTES (256u * 1024u) /* several of the largest entries */
 #define BUSY_NS      1000000000ull
+#define LATE_NS      10000000000ull
 #define SPINS        1000u
 #define KEEP         2u
+#define REST_US_MAX  1000u
+#define PER_SIZE     2u /* of log, for each byte of the last snapshot, at least */
+
+#define REMOVED_PER_US 2048u /* bytes of segments that nobody needs any more */
+#define PAUSES_US_MAX  1000000u
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_acquire)
 
@@ -29,11 +35,30 @@ _Static_assert(BUFFER_BYTES > 2 * (sizeof(struct rf_snapshot_shard) + RF_CODEC_S
 
 /* --- who may --- */
 
+/* Not heard of for so long. Two at it at once harm nobody: a snapshot that is published late is older than those that
+ * are there, and is removed after the next. */
+static bool is_late(const struct rf_map *map, uint64_t than_ns)
+{
+    uint64_t at = LOAD(map->header->snapshotter_at), now = rf_monotonic_ns();
+    return now > at && now - at > than_ns;
+}
+
+static bool may_replace(const struct rf_map *map, uint64_t taker)
+{
+    return taker == 0 || rf_id_gone(map, (uint32_t)taker) || is_late(map, LATE_NS);
+}
+
+void rf_snapshotter_keep(struct rf_actor *actor)
+{
+    atomic_store(&actor->map->header->snapshotter_at, UINT64_MAX);
+}
+
 rf_status rf_snapshotter_enter(struct rf_actor *actor, rf_detail *detail)
 {
     rf_word64 *word = &actor->map->header->snapshotter;
     uint64_t current = LOAD(*word);
-    if (current == 0 || rf_id_gone(actor->map, (uint32_t)current)) {
+    if (may_replace(actor->map, current)) {
+        atomic_store(&actor->map->header->snapshotter_at, rf_monotonic_ns());
         /* acq_rel: what the last one removed or published is seen. */
         if (atomic_compare_exchange_strong_explicit(word, &current, actor->id, memory_order_acq_rel,
                                                     memory_order_acquire)) {
@@ -61,9 +86,10 @@ bool rf_snapshot_due(const struct rf_map *map)
 {
     const struct rf_header *h = map->header;
     uint64_t taker = LOAD(h->snapshotter);
-    return h->sealing != 0 && LOAD(h->condemned) == 0 &&
-           (taker == 0 || rf_id_gone(map, (uint32_t)taker)) &&
-           rf_log_position(map) - LOAD(h->snapshot_position) >= h->snapshot_bytes;
+    uint64_t enough = PER_SIZE * LOAD(h->snapshot_size);
+    enough = enough < h->snapshot_bytes ? h->snapshot_bytes : enough;
+    return h->sealing != 0 && LOAD(h->condemned) == 0 && may_replace(map, taker) &&
+           rf_log_position(map) - LOAD(h->snapshot_position) >= enough;
 }
 
 /* --- where replay begins --- */
@@ -109,6 +135,11 @@ uint32_t rf_snapshot_held_by(const struct rf_map *map)
     uint32_t holder;
     /* Whoever is not done though his epoch is on the disk already is slow, or stopped. */
     scan_descriptors(map, LOAD(map->header->durable) + 1, &holder);
+    uint64_t taker = LOAD(map->header->snapshotter);
+    if (holder == UINT32_MAX && taker != 0 && !rf_id_gone(map, (uint32_t)taker) &&
+        is_late(map, 2 * BUSY_NS)) {
+        holder = rf_id_slot((uint32_t)taker);
+    }
     return holder == UINT32_MAX || map->header->sealing == 0
                ? 0
                : atomic_load_explicit(&rf_member_at(map, holder)->pid, memory_order_relaxed);
@@ -123,8 +154,20 @@ struct taking {
     struct rf_rec_copy *copy;
     uint8_t *buffer;
     size_t filled;
+    uint64_t began; /* to work, after the last rest; monotonic */
     blake3_hasher hasher;
 };
+
+/* For as long as it has worked: others want the processor and the disk as well, and they are waited for. */
+static void rest(struct taking *t)
+{
+    uint64_t worked_us = (rf_monotonic_ns() - t->began) / 1000;
+    atomic_store(&t->map->header->snapshotter_at, rf_monotonic_ns());
+    if (!atomic_load(&t->map->closing)) {
+        usleep((useconds_t)(worked_us < REST_US_MAX ? worked_us : REST_US_MAX));
+    }
+    t->began = rf_monotonic_ns();
+}
 
 static rf_status flush(struct taking *t, rf_detail *detail)
 {
@@ -132,6 +175,7 @@ static rf_status flush(struct taking *t, rf_detail *detail)
     rf_status status = rf_file_append(t->file, t->buffer, t->filled, detail);
     t->header.bytes += t->filled;
     t->filled = 0;
+    rest(t);
     RF_POINT("snapshot.flushed");
     return status;
 }
@@ -353,7 +397,9 @@ static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, uint
     }
     if (status == RF_OK) {
         RF_POINT("snapshot.durable");
-        status = publish(t, detail);
+        status = LOAD(t->map->header->snapshotter) == id
+                     ? publish(t, detail)
+                     : rf_refuse(detail, RF_BUSY, 0, "somebody else has taken over the snapshot");
     }
     if (t->file != NULL) {
         rf_file_discard(t->file);
@@ -364,14 +410,23 @@ static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, uint
 /* --- tidying up --- */
 
 struct removal {
+    const struct rf_map *map;
     struct rf_disk *disk;
     uint64_t below;
+    uint32_t pause_us; /* between two segments */
+    uint32_t paused_us;
 };
 
+/* A file system that tells its disk what is free (discard) keeps the disk from writing meanwhile, for the longer the
+ * more it has to tell at once: so segments go one by one. */
 static void remove_segment(void *context, uint64_t number)
 {
     struct removal *r = context;
     if (number < r->below) {
+        if (r->paused_us < PAUSES_US_MAX && !atomic_load(&r->map->closing)) {
+            usleep(r->pause_us);
+            r->paused_us += r->pause_us;
+        }
         rf_segment_remove(r->disk, number, NULL);
         RF_POINT("snapshot.segment_removed");
     }
@@ -388,6 +443,12 @@ static void remove_snapshot(void *context, uint64_t epoch)
     }
 }
 
+/* Both kinds of files are named for the member that makes them. */
+static bool is_over(const void *context, uint64_t unique)
+{
+    return rf_id_gone(context, (uint32_t)(unique >> 32));
+}
+
 /* Two snapshots and the log behind the older one stay. What can't be removed now is removed after the
  * next one. */
 static void tidy(const struct rf_map *map, struct rf_disk *disk)
@@ -396,7 +457,9 @@ static void tidy(const struct rf_map *map, struct rf_disk *disk)
     uint64_t epochs[KEEP];
     unsigned count;
     struct rf_log_reader *reader;
-    struct removal r = {.disk = disk};
+    struct removal r = {
+        .map = map, .disk = disk, .pause_us = (uint32_t)(h->segment_bytes / REMOVED_PER_US)};
+    r.pause_us = r.pause_us < PAUSES_US_MAX ? r.pause_us : PAUSES_US_MAX - 1;
     if (rf_snapshot_list(disk, epochs, KEEP, &count, NULL) != RF_OK || count < KEEP) {
         return; /* if the only one were damaged, the whole log would be needed */
     }
@@ -418,7 +481,7 @@ rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *log
 {
     struct rf_map *map = actor->map;
     struct rf_header *h = map->header;
-    struct taking t = {.map = map};
+    struct taking t = {.map = map, .began = rf_monotonic_ns()};
     uint32_t holder;
     t.copy = malloc(sizeof(*t.copy));
     t.buffer = malloc(BUFFER_BYTES);
@@ -446,11 +509,14 @@ rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *log
     t.header.floor = LOAD(h->fence_floor);
     t.header.time = rf_region_now(map);
     rf_status status = write_snapshot(&t, logger, actor->id, detail);
-    if (status == RF_OK) {
+    if (status == RF_OK && LOAD(h->snapshotter) == actor->id) {
         atomic_store(&h->snapshot_epoch, t.header.epoch);
         atomic_store(&h->snapshot_position, position);
+        atomic_store(&h->snapshot_size, t.header.bytes);
         RF_POINT("snapshot.told");
         tidy(map, rf_logger_disk(logger));
+        rf_disk_sweep_left(rf_logger_disk(logger), RF_SNAPSHOT_PREFIX, is_over, map);
+        rf_disk_sweep_left(rf_logger_disk(logger), "log.", is_over, map);
     }
     free(t.copy);
     free(t.buffer);

@@ -36,6 +36,8 @@ uint32_t rf_snapshot_held_by(const struct rf_map *map);
 /* Being the one who may. A backup holds it too, so that no segment is removed meanwhile. */
 rf_status rf_snapshotter_enter(struct rf_actor *actor, rf_detail *detail);
 void rf_snapshotter_leave(struct rf_actor *actor);
+/* He is not to be replaced while he lives, though nothing is heard of him. Who takes a snapshot is, after ten seconds. */
+void rf_snapshotter_keep(struct rf_actor *actor);
 /* The same as rf_snapshot_take for one who is. */
 rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *logger,
                                    rf_detail *detail);

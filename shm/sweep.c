@@ -10,13 +10,15 @@
 /* --- the leases of the dead --- */
 
 /* One lease: an ordinary operation on an ordinary shard. */
-static bool lose_lease(struct rf_actor *actor, uint32_t shard_slot, uint32_t bound, uint64_t now)
+static bool lose_lease(struct rf_actor *actor, uint32_t shard_slot, uint32_t bound, bool impatient,
+                       uint64_t now)
 {
     struct rf_op op;
     bool gone = false;
     struct rf_rec *rec = rf_rec_at(actor->map, shard_slot);
     rf_op_begin(&op, actor);
     op.ending = true;
+    op.impatient = impatient;
     uint32_t run_slot = __atomic_load_n(&rec->run_slot, __ATOMIC_RELAXED);
     uint64_t uid = __atomic_load_n(&rec->run_uid, __ATOMIC_RELAXED);
     if (rf_run_at(actor->map, run_slot) == NULL) {
@@ -53,7 +55,8 @@ bool rf_sweep_leases(struct rf_actor *actor, struct rf_slot *holder, uint32_t id
                 uint32_t b = atomic_load_explicit(&extent->bound[i], memory_order_acquire);
                 bool his = b != 0 && rf_id_slot(b) == rf_id_slot(id) &&
                            (over ? rf_id_over(map, b) : b == id);
-                if (his && !lose_lease(actor, e * RF_EXTENT_SHARDS + i, b, now)) {
+                /* Those of the dead are looked at again; whoever gives up his own can't. */
+                if (his && !lose_lease(actor, e * RF_EXTENT_SHARDS + i, b, over, now)) {
                     word_clean = false;
                 }
             }
@@ -97,15 +100,18 @@ bool rf_sweep_member(struct rf_actor *actor, uint32_t slot, uint64_t now)
 
 static rf_status list_if_expired(struct rf_actor *actor, uint32_t run_slot, uint64_t uid,
                                  struct rf_extent *extent, uint32_t shard_slot, uint64_t now,
-                                 rf_detail *detail)
+                                 bool impatient, struct rf_skipped *skipped, rf_detail *detail)
 {
     struct rf_op op;
     bool gone = false;
     rf_word64 *hint = &extent->deadline[shard_slot % RF_EXTENT_SHARDS];
     rf_op_begin(&op, actor);
     op.ending = true;
+    op.impatient = impatient;
     rf_status status = rf_op_open_slot(&op, run_slot, uid, shard_slot, &gone, detail);
-    if (status == RF_OK && !gone) {
+    if (rf_op_skips(&op, status, skipped)) {
+        status = RF_OK; /* its hint stays, so the next sweep comes by again */
+    } else if (status == RF_OK && !gone) {
         status = rf_op_lock_run(&op, RF_RUN_NOT_FOUND, detail);
         const struct rf_shard_state *s = op.view.state;
         bool leased = (s->flags & RF_SHARD_LEASED) != 0;
@@ -149,7 +155,8 @@ static void refresh_extent(const struct rf_map *map, struct rf_runrec *run, uint
 }
 
 static rf_status sweep_extent(struct rf_actor *actor, uint32_t run_slot, uint64_t uid, uint64_t j,
-                              uint64_t count, uint64_t now, bool all, rf_detail *detail)
+                              uint64_t count, uint64_t now, bool all, struct rf_skipped *skipped,
+                              rf_detail *detail)
 {
     struct rf_map *map = actor->map;
     struct rf_runrec *run = rf_run_at(map, run_slot);
@@ -161,8 +168,10 @@ static rf_status sweep_extent(struct rf_actor *actor, uint32_t run_slot, uint64_
     for (uint32_t i = 0; i < RF_EXTENT_SHARDS && j * RF_EXTENT_SHARDS + i < count; i++) {
         uint64_t deadline = LOAD64(extent->deadline[i]);
         if (deadline <= now || (all && deadline != RF_NO_DEADLINE)) {
-            rf_status status =
-                list_if_expired(actor, run_slot, uid, extent, first + i, now, detail);
+            /* Whoever looks at all of them wants to know it exactly, and waits: for one lock. */
+            bool impatient = !all || skipped->any;
+            rf_status status = list_if_expired(actor, run_slot, uid, extent, first + i, now,
+                                               impatient, skipped, detail);
             if (status != RF_OK) {
                 return status;
             }
@@ -172,7 +181,7 @@ static rf_status sweep_extent(struct rf_actor *actor, uint32_t run_slot, uint64_
 }
 
 rf_status rf_sweep_expired(struct rf_actor *actor, uint32_t run_slot, uint64_t uid, uint64_t now,
-                           bool all, rf_detail *detail)
+                           bool all, struct rf_skipped *skipped, rf_detail *detail)
 {
     struct rf_map *map = actor->map;
     struct rf_runrec *run = rf_run_at(map, run_slot);
@@ -190,7 +199,7 @@ rf_status rf_sweep_expired(struct rf_actor *actor, uint32_t run_slot, uint64_t u
         if (!all && now < LOAD64(leaf->earliest[j % RF_LEAF_EXTENTS])) {
             continue;
         }
-        rf_status status = sweep_extent(actor, run_slot, uid, j, count, now, all, detail);
+        rf_status status = sweep_extent(actor, run_slot, uid, j, count, now, all, skipped, detail);
         if (status != RF_OK) {
             return status == RF_RUN_NOT_FOUND ? RF_OK : status;
         }
@@ -225,8 +234,8 @@ rf_status rf_sweep_expired(struct rf_actor *actor, uint32_t run_slot, uint64_t u
 /* --- purged runs --- */
 
 /* Nobody begins anything on a shard of a run that is not alive; those who had begun are waited
- * for. */
-static rf_status drain(struct rf_actor *actor, struct rf_runrec *run, uint64_t count,
+ * for: by the purger himself, for a while. Others have more to do, and come by again. */
+static rf_status drain(struct rf_actor *actor, struct rf_runrec *run, uint64_t count, bool patient,
                        rf_detail *detail)
 {
     uint64_t until = 0;
@@ -240,7 +249,7 @@ static rf_status drain(struct rf_actor *actor, struct rf_runrec *run, uint64_t c
             }
             uint64_t now = rf_monotonic_ns();
             until = until == 0 ? now + actor->busy_ns : until;
-            if (now > until) {
+            if (now > until || (!patient && !rf_lock_is_free(actor->map, &rec->lock))) {
                 rf_refuse(detail, RF_BUSY, 0, "a shard of the purged run is still in use");
                 return RF_BUSY;
             }
@@ -267,7 +276,7 @@ static void free_shards(struct rf_actor *actor, struct rf_runrec *run, uint64_t 
     }
 }
 
-rf_status rf_sweep_purged(struct rf_actor *actor, uint32_t run_slot, rf_detail *detail)
+rf_status rf_sweep_purged(struct rf_actor *actor, uint32_t run_slot, bool purger, rf_detail *detail)
 {
     struct rf_map *map = actor->map;
     struct rf_runrec *run = rf_run_at(map, run_slot);
@@ -276,7 +285,7 @@ rf_status rf_sweep_purged(struct rf_actor *actor, uint32_t run_slot, rf_detail *
         atomic_load_explicit(&run->live, memory_order_acquire) != 0) {
         return RF_OK;
     }
-    rf_status status = drain(actor, run, atomic_load(&run->count), detail);
+    rf_status status = drain(actor, run, atomic_load(&run->count), purger, detail);
     if (status != RF_OK) {
         return status;
     }
@@ -295,6 +304,9 @@ rf_status rf_sweep_purged(struct rf_actor *actor, uint32_t run_slot, rf_detail *
          * which fits no other run. */
         atomic_store_explicit(&run->tag, 0, memory_order_release);
         RF_POINT("purge.freed");
+        if (!purger) {
+            rf_count_repair(actor, RF_REPAIR_PURGES);
+        }
     }
     rf_unlock(actor, &run->lock, RF_LOCK_RUN);
     return RF_OK;
@@ -317,7 +329,7 @@ bool rf_sweep_all(struct rf_actor *actor, uint64_t now)
         uint64_t uid = atomic_load_explicit(&run->purging, memory_order_acquire);
         if (uid != 0 && atomic_load_explicit(&run->tag, memory_order_acquire) == uid &&
             rf_lock_is_free(map, &run->lock)) {
-            clean = rf_sweep_purged(actor, slot, NULL) == RF_OK && clean;
+            clean = rf_sweep_purged(actor, slot, false, NULL) == RF_OK && clean;
         }
     }
     return clean;

@@ -482,6 +482,7 @@ rf_status rf_shm_verify(rf_store *store, rf_visit_difference *visit, void *conte
         *verification = (rf_verification){0};
         status = rf_snapshotter_enter(&h->actor, detail);
         if (status == RF_OK) {
+            rf_snapshotter_keep(&h->actor);
             status = attempt(h, &c, &quiet, detail);
             rf_snapshotter_leave(&h->actor);
         }

@@ -114,12 +114,19 @@ void model_copy(struct model *to, const struct model *from)
     }
 }
 
-void model_rebuild(struct model *m, uint64_t incarnation)
+void model_forget_claims(struct model *m, uint64_t now)
+{
+    m->worker_count = 0;
+    m->claims_from = UINT64_MAX - now < m->cooldown ? UINT64_MAX : now + m->cooldown;
+}
+
+void model_rebuild(struct model *m, uint64_t incarnation, uint64_t now)
 {
     const struct model was = *m;
     model_free(m);
     model_init(m, was.max_shards, was.max_tenant_shards, was.cooldown);
     m->floor = incarnation << 40;
+    model_forget_claims(m, now);
 }
 
 /* --- bytes and ranges --- */
@@ -303,6 +310,7 @@ struct model_shard *model_add_shard(struct model_run *r, uint64_t shard, const r
 {
     r->shards = grown(r->shards, &r->room, r->count + 1, sizeof(*r->shards));
     struct model_shard *s = &r->shards[r->count++];
+    r->touched = true;
     *s = (struct model_shard){.shard = shard,
                               .status = RF_SHARD_ACTIVE,
                               .semantics = r->config.semantics,

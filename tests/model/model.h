@@ -24,6 +24,7 @@ struct model_entry {
 
 struct model_shard {
     uint64_t shard;
+    bool touched; /* since somebody last cleared it; of no meaning to the protocol */
     rf_shard_status status;
     bool has_reason;
     rf_park_reason reason;
@@ -42,7 +43,6 @@ struct model_shard {
     uint32_t attempts;
     uint32_t ring_count; /* oldest first */
     struct model_entry ring[RF_SHARD_RING];
-    bool touched; /* since somebody last cleared it; of no meaning to the protocol */
 };
 
 struct model_run {
@@ -57,6 +57,7 @@ struct model_run {
     struct model_entry ring[RF_RUN_RING];
     uint32_t count, room;
     struct model_shard *shards; /* in creation order */
+    bool touched;               /* as of shards: of no meaning to the protocol */
 };
 
 struct model_worker {
@@ -68,6 +69,7 @@ struct model {
     uint64_t max_shards;
     uint64_t max_tenant_shards;
     uint64_t cooldown;
+    uint64_t claims_from; /* after everything was lost: nobody claims before */
     uint64_t floor;
     uint32_t run_count, run_room;
     struct model_run *runs;
@@ -94,8 +96,10 @@ void model_init(struct model *m, uint64_t max_shards, uint64_t max_tenant_shards
 void model_free(struct model *m);
 /* A deep copy; `to` is overwritten, not freed. */
 void model_copy(struct model *to, const struct model *from);
-/* Everything is lost but the fences: a new region of this incarnation. */
-void model_rebuild(struct model *m, uint64_t incarnation);
+/* Everything is lost but the fences: a new region of this incarnation, made at this time. */
+void model_rebuild(struct model *m, uint64_t incarnation, uint64_t now);
+/* Who claimed when is lost: so that no two claims of a worker come too close, all wait for a cooldown. */
+void model_forget_claims(struct model *m, uint64_t now);
 
 /* --- looking --- */
 

@@ -51,7 +51,8 @@ static struct model_run *add_run(struct model *m, uint64_t now, const rf_tenant 
                             .run = run,
                             .config = *config,
                             .status = RF_RUN_INITIALIZING,
-                            .created_at = now};
+                            .created_at = now,
+                            .touched = true};
     if (!config->has_max_retries) {
         r->config.max_retries = 0;
     }
@@ -217,6 +218,7 @@ static uint64_t not_before(const struct model_run *r, uint64_t now)
 static void remember(struct model_run *r, rf_run_op_kind kind, uint64_t op, uint64_t hash,
                      uint64_t now)
 {
+    r->touched = true;
     model_ring_push(
         r->ring, &r->ring_count, RF_RUN_RING,
         (struct model_entry){

@@ -214,8 +214,10 @@ rf_status model_claim(struct model *m, uint64_t now, const rf_tenant *tenant, ui
         return RF_INVALID_TIME;
     }
     struct model_worker *w = find_worker(m, worker);
-    if (m->cooldown != 0 && w->claimed_at != 0 && now < plus(w->claimed_at, m->cooldown)) {
-        a->detail.retry_after = plus(w->claimed_at, m->cooldown) - now;
+    uint64_t his = w->claimed_at != 0 ? plus(w->claimed_at, m->cooldown) : 0;
+    uint64_t from = his > m->claims_from ? his : m->claims_from;
+    if (m->cooldown != 0 && now < from) {
+        a->detail.retry_after = from - now;
         return RF_THROTTLED;
     }
     struct model_run *r = model_find_run(m, tenant, run);

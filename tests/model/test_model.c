@@ -240,7 +240,7 @@ static void a_purge_raises_the_floor_for_whoever_comes_back(void)
     SAYS(RF_OK, model_purge_run(&m, 30, &tenant, 1, &a));
     stock(&plain);
     TEST_ASSERT_EQUAL_UINT64(3, take(1, 5, 20).fence);
-    model_rebuild(&m, 2);
+    model_rebuild(&m, 2, 30);
     stock(&plain);
     TEST_ASSERT_EQUAL_UINT64((2ull << 40) + 1, take(1, 5, 20).fence);
 }

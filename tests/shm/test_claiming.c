@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "desk.h"
 #include "hands.h"
@@ -187,6 +188,38 @@ static void two_claims_of_a_worker_are_a_cooldown_apart(void)
     shop.now -= 400; /* a clock that is behind does not help */
     RF_EXPECT(RF_THROTTLED, claim_of(1, &g));
     TEST_ASSERT_EQUAL_UINT64(900, result.detail.retry_after);
+}
+
+/* Who claimed when is lost with the region: then all wait, and nobody claims too soon. */
+static void a_lost_region_does_not_shorten_a_cooldown(void)
+{
+    char region[96];
+    rf_options cooled = rf_shop_small();
+    close_shop();
+    rf_shop_found(&shop);
+    snprintf(region, sizeof(region), "%s/region", shop.directory);
+    cooled.claim_cooldown = 500;
+    cooled.region_path = region;
+    a = rf_shop_enter(&shop, &cooled);
+    rf_shop_stock(a, shop.now, &tenant, RUN, &config, 10);
+    TEST_ASSERT_EQUAL_UINT64(2, claimed(1)); /* a new store makes nobody wait */
+    rf_close(a);
+    TEST_ASSERT_EQUAL(0, unlink(region));
+    shop.now += 100;
+    a = rf_shop_enter(&shop, &cooled);
+    rf_shop_stock(a, shop.now, &tenant, RUN, &config, 10);
+    rf_grant g;
+    RF_EXPECT(RF_THROTTLED, claim_of(1, &g));
+    TEST_ASSERT_EQUAL_UINT64(500, result.detail.retry_after);
+    RF_EXPECT(RF_THROTTLED, claim_of(2, &g));
+    shop.now += 499;
+    b = rf_shop_enter(&shop, &cooled); /* whoever comes later does not begin it anew */
+    RF_EXPECT(RF_THROTTLED, claim_of(1, &g));
+    shop.now += 1;
+    TEST_ASSERT_EQUAL_UINT64(2, claimed(1));
+    RF_EXPECT(RF_THROTTLED, claim_of(1, &g));
+    TEST_ASSERT_EQUAL_UINT64(3, claimed(2));
+    TEST_ASSERT_EQUAL(0, unlink(region)); /* it is not where a store's is as a rule */
 }
 
 static void a_thousand_workers_have_a_cooldown_each(void)
@@ -547,6 +580,7 @@ int main(void)
     RUN_TEST(none_available_tells_the_earliest_deadline);
     RUN_TEST(a_buffer_that_is_too_small_costs_nothing);
     RUN_TEST(two_claims_of_a_worker_are_a_cooldown_apart);
+    RUN_TEST(a_lost_region_does_not_shorten_a_cooldown);
     RUN_TEST(a_thousand_workers_have_a_cooldown_each);
     RUN_TEST(a_shard_that_kills_its_owners_is_parked_in_the_end);
     RUN_TEST(deaths_count_as_attempts_and_progress_clears_them);

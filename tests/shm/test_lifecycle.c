@@ -157,6 +157,64 @@ static void a_child_of_fork_may_not_use_its_parents_handle_and_opens_its_own(voi
     TEST_ASSERT_NULL(rf_fsck(store));
 }
 
+struct inherited {
+    rf_session *working, *idle;
+    rf_monitor *monitor;
+};
+
+static int use_what_was_inherited(void *context)
+{
+    struct inherited *in = context;
+    rf_session *more;
+    rf_bytes point = rf_text("k01m");
+    rf_cursor cursor = rf_cursor_at("k00");
+    rf_event events[4];
+    uint64_t lost, id;
+    size_t count;
+    alarm(20); /* whoever locks the guardian's mutex here may hang */
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_check(in->working));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_renew(in->working, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_checkpoint(in->working, cursor, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_split_residual(in->working, point, &id, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_split_replace(in->working, &point, 1, &id, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_complete(in->working, cursor, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_park(in->working, RF_PARK_OTHER, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_release(in->working, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_claim(in->working, RUN, 0, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_check(in->idle));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_claim(in->idle, RUN, 0, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_acquire(in->idle, RUN, 3, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_session_create(store, &(rf_session_options){0}, &more));
+    TEST_ASSERT_EQUAL_INT(RF_FORKED, rf_monitor_read(in->monitor, events, 4, &count, &lost));
+    rf_session_destroy(in->working); /* these only forget */
+    rf_session_destroy(in->idle);
+    rf_monitor_destroy(in->monitor);
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_close(store));
+    return 0;
+}
+
+static void a_child_of_fork_may_not_use_sessions_and_monitors_either(void)
+{
+    struct inherited in;
+    const rf_session_options options = {.tenant = tenant, .worker = 1, .keep_alive = true};
+    rf_event events[4];
+    uint64_t lost;
+    size_t count;
+    open_and_fill(16);
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_monitor_create(store, &in.monitor));
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_session_create(store, &options, &in.working));
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_session_create(store, &options, &in.idle));
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_session_acquire(in.working, RUN, 2, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(0, rf_hands_wait(rf_hands_send(use_what_was_inherited, &in)));
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_session_check(in.working));
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_monitor_read(in.monitor, events, 4, &count, &lost));
+    TEST_ASSERT_EQUAL_INT(1, count);
+    TEST_ASSERT_EQUAL_INT(RF_OK, rf_session_release(in.working, NULL));
+    rf_session_destroy(in.working);
+    rf_session_destroy(in.idle);
+    rf_monitor_destroy(in.monitor);
+}
+
 static int wait_for_the_end(void *gate)
 {
     if (gate != NULL) {
@@ -487,6 +545,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(a_child_of_fork_may_not_use_its_parents_handle_and_opens_its_own);
+    RUN_TEST(a_child_of_fork_may_not_use_sessions_and_monitors_either);
     RUN_TEST(a_child_of_fork_does_not_keep_the_store_in_use);
     RUN_TEST(exec_of_another_program_is_the_death_of_the_first);
     RUN_TEST(a_clean_close_gives_up_bound_leases_and_no_detached_ones);

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -11,14 +12,19 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unity.h>
 
+#include "futex.h"
 #include "handle.h"
+#include "lane.h"
 #include "log.h"
+#include "log_entry.h"
 #include "logbook.h"
 #include "prng.h"
 #include "shop.h"
+#include "snapshot.h"
 #include "vault.h"
 
 #define PATIENCE_MS 60000u /* ends a hang */
@@ -557,7 +563,191 @@ static void a_child_of_fork_is_refused_and_the_parents_log_goes_on(void)
     logbook_free(&book);
 }
 
+/* --- lanes that were scribbled over --- */
+
+/* The batch is another's, who has not said where it ends: whoever has the next one computes it, and finds that it
+ * can't be. That is the log's end, as it would be for its writer. */
+static void a_damaged_lane_ends_the_log_for_whoever_meets_it(void)
+{
+    found(RF_NOWAIT);
+    store = vault_open_manual(&vault);
+    rf_store *other = vault_open_manual(&vault);
+    struct rf_handle *h = rf_handle_of(store);
+    vault_run(store, &vault, 1, 1, 2, RF_NOWAIT);
+    rf_lease lease = vault_lease(store, &vault, 1, 1);
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+
+    rf_result result = {0};
+    uint64_t at = atomic_load(&h->actor.me->lane.end);
+    RF_EXPECT(RF_OK, vault_step(store, &vault, &lease, 1, 1, 0, &result));
+    uint64_t epoch = result.epoch;
+    TEST_ASSERT_EQUAL_UINT64(epoch, atomic_load(&header()->epoch));
+    /* Sealed, and in the other's hands for as long as the test takes. */
+    struct rf_log_entry *entry = rf_entry_of(h->map, epoch);
+    atomic_store(&header()->epoch, epoch + 1);
+    atomic_store(&entry->since, rf_monotonic_ns() + 3600 * RF_SECOND);
+    atomic_store(&entry->writer, rf_entry_tag(epoch) << 32 | rf_handle_of(other)->actor.id);
+    RF_EXPECT(RF_OK, vault_step(store, &vault, &lease, 2, 2, 0, &result));
+    TEST_ASSERT_EQUAL_UINT64(epoch + 1, result.epoch);
+    struct rf_lane_record *r = (void *)rf_lane_unit(h->map, h->actor.lane, at);
+    TEST_ASSERT_EQUAL_UINT64(epoch, r->epoch);
+    uint32_t units = r->units;
+    r->units = 0;
+
+    RF_EXPECT(RF_IO_ERROR, rf_sync(store, result.epoch, &detail));
+    rf_shop_expect_words(RF_IO_ERROR, &detail, "log|open the store again");
+    TEST_ASSERT_TRUE(inspect().log_failed);
+    RF_EXPECT(RF_IO_ERROR, rf_barrier(other, &detail));
+    r->units = units; /* closing walks over it */
+    rf_close(other);
+}
+
+/* A limit of this process, which would kill it if it were asked too much, is no fault of the disk's. */
+static void a_limit_of_file_sizes_does_not_end_the_log(void)
+{
+    struct rlimit all, few;
+    rf_result result = {0};
+    found(RF_WAIT);
+    store = vault_open_manual(&vault);
+    vault_run(store, &vault, 1, 1, 2, RF_WAIT);
+    rf_lease lease = vault_lease(store, &vault, 1, 1);
+    TEST_ASSERT_EQUAL(0, getrlimit(RLIMIT_FSIZE, &all));
+    few = all;
+    few.rlim_cur = 1u << 20;
+    TEST_ASSERT_EQUAL(0, setrlimit(RLIMIT_FSIZE, &few));
+    rf_status status = vault_step(store, &vault, &lease, 1, 1, 0, &result);
+    TEST_ASSERT_EQUAL(0, setrlimit(RLIMIT_FSIZE, &all));
+    RF_EXPECT(RF_RESOURCE_EXHAUSTED, status);
+    rf_shop_expect_words(RF_RESOURCE_EXHAUSTED, &result.detail, "ulimit -f");
+    TEST_ASSERT_FALSE(inspect().log_failed);
+    RF_EXPECT(RF_OK, vault_step(store, &vault, &lease, 2, 2, 0, &result));
+    TEST_ASSERT_TRUE(rf_durable(store) >= result.epoch);
+}
+
+/* Somebody who lives and is stopped in the middle of one. */
+static void a_snapshotter_who_is_not_heard_of_is_named_and_replaced(void)
+{
+    found(RF_NOWAIT);
+    store = vault_open_manual(&vault);
+    rf_store *stopped = vault_open_manual(&vault);
+    vault_run(store, &vault, 1, 1, 2, RF_NOWAIT);
+    uint64_t id = rf_handle_of(stopped)->actor.id;
+    atomic_store(&header()->snapshotter, id);
+    atomic_store(&header()->snapshotter_at, rf_monotonic_ns());
+    RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
+    TEST_ASSERT_EQUAL_UINT32(0, inspect().snapshot_held_by);
+    atomic_store(&header()->snapshotter_at, rf_monotonic_ns() - 5 * RF_SECOND);
+    RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), inspect().snapshot_held_by);
+    atomic_store(&header()->snapshotter_at, rf_monotonic_ns() - 3600 * RF_SECOND);
+    RF_EXPECT(RF_OK, rf_snapshot(store, &detail));
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&header()->snapshotter));
+    /* A backup is not replaced, however long it takes. */
+    atomic_store(&header()->snapshotter, id);
+    rf_snapshotter_keep(&rf_handle_of(stopped)->actor);
+    RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
+    atomic_store(&header()->snapshotter, 0);
+    rf_close(stopped);
+}
+
+static void touch(const char *name, uint32_t id, char path[200])
+{
+    snprintf(path, 200, "%.96s/tmp.%s.%08" PRIx32 "00000001.0", vault.directory, name, id);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    TEST_ASSERT_TRUE_MESSAGE(fd >= 0, path);
+    close(fd);
+}
+
+static void what_the_dead_had_begun_goes_with_the_next_snapshot(void)
+{
+    char theirs[2][200], ours[2][200];
+    found(RF_NOWAIT);
+    store = vault_open_manual(&vault);
+    rf_store *other = vault_open_manual(&vault);
+    vault_run(store, &vault, 1, 1, 2, RF_NOWAIT);
+    uint32_t id = rf_handle_of(other)->actor.id;
+    rf_close(other);
+    touch("log.0000000000000007", id, theirs[0]);
+    touch("snapshot.0000000000000007", id, theirs[1]);
+    touch("log.0000000000000007", rf_handle_of(store)->actor.id, ours[0]);
+    touch("snapshot.0000000000000007", rf_handle_of(store)->actor.id, ours[1]);
+    RF_EXPECT(RF_OK, rf_snapshot(store, &detail));
+    for (unsigned i = 0; i < 2; i++) {
+        TEST_ASSERT_NOT_EQUAL(0, access(theirs[i], F_OK));
+        TEST_ASSERT_EQUAL_MESSAGE(0, access(ours[i], F_OK), ours[i]);
+    }
+}
+
+/* Far from its beginning a search that looks at a block here and there finds only zeros in it, and must not take them
+ * for what is behind the end: a batch that vouches for this one follows. */
+static void a_damaged_batch_full_of_zeros_is_not_taken_for_the_end(void)
+{
+    enum { HANDLES = 4, STEPS = 200 };
+    rf_store *stores[HANDLES];
+    char region[128], path[160];
+    rf_result result = {0};
+    found(RF_NOWAIT);
+    vault.options.segment_bytes = 16u << 20;
+    vault.options.max_bytes = 1u << 20;
+    store = stores[0] = vault_open_manual(&vault);
+    vault_run(store, &vault, 1, 1, HANDLES, RF_NOWAIT);
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    uint64_t position = inspect().log_position;
+    for (uint32_t i = 0; i < HANDLES; i++) {
+        stores[i] = i == 0 ? store : vault_open_manual(&vault);
+        rf_lease lease = vault_lease(stores[i], &vault, 1, i + 1);
+        for (uint64_t n = 1; n <= STEPS; n++) {
+            RF_EXPECT(RF_OK, vault_step(stores[i], &vault, &lease, n, 1000 * i + n, RF_TOKEN_MAX,
+                                        &result));
+        }
+    }
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    TEST_ASSERT_TRUE(inspect().log_position - position > 12000000);
+    snprintf(region, sizeof(region), "%.120s", rf_handle_of(store)->map->region_path);
+    for (uint32_t i = HANDLES; i-- > 0;) {
+        rf_close(stores[i]);
+    }
+    store = NULL;
+    TEST_ASSERT_EQUAL(0, unlink(region));
+    snprintf(path, sizeof(path), "%s/log.0000000000000000", vault.directory);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    static const uint8_t zeros[RF_LOG_BLOCK];
+    TEST_ASSERT_EQUAL(RF_LOG_BLOCK,
+                      pwrite(fd, zeros, RF_LOG_BLOCK, (off_t)(RF_LOG_BLOCK + position)));
+    close(fd);
+    RF_EXPECT(RF_CORRUPT, rf_open(vault.directory, &vault.options, &store, &detail));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "log.0000000000000000|a later");
+}
+
+/* It is the whole store that has come to its end, though nothing of it is missing on the disk. */
+static void a_barrier_fails_after_a_write_error_and_what_is_durable_stays_so(void)
+{
+    found(RF_WAIT);
+    store = vault_open_manual(&vault);
+    vault_run(store, &vault, 1, 1, 2, RF_WAIT);
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    uint64_t durable = rf_durable(store);
+    TEST_ASSERT_TRUE(durable != 0);
+    atomic_store(&header()->condemned,
+                 EIO + 1); /* as if the next one, of somebody else, had failed */
+    RF_EXPECT(RF_IO_ERROR, rf_barrier(store, &detail));
+    rf_shop_expect_words(RF_IO_ERROR, &detail, "log|open the store again");
+    TEST_ASSERT_EQUAL_INT(EIO, detail.os_error);
+    RF_EXPECT(RF_OK, rf_sync(store, durable, &detail));
+}
+
 /* --- sizes --- */
+
+/* With less, a record of the largest size and its filler would be waited for for ever. */
+static void a_lane_that_is_too_small_for_a_log_is_refused(void)
+{
+    found(RF_NOWAIT);
+    RF_EXPECT(RF_INVALID_ARGUMENT, vault_try_lanes(&vault, 131072, &detail));
+    rf_shop_expect_words(RF_INVALID_ARGUMENT, &detail, "lane_bytes|131072|262144");
+    TEST_ASSERT_TRUE(131072 / RF_LINE < 2 * RF_LANE_UNITS_MAX);
+    TEST_ASSERT_TRUE(262144 / RF_LINE >= 2 * RF_LANE_UNITS_MAX);
+    RF_EXPECT(RF_OK, vault_try_lanes(&vault, 262144, &detail));
+}
 
 /* Lanes of 256 KiB, the least that holds two records of any size, and segments of 64 KiB. */
 static void lanes_and_segments_are_passed_many_times(void)
@@ -629,6 +819,34 @@ static void one_batch_of_many_segments(void)
     }
     TEST_ASSERT_TRUE(book.largest > 6 * 65536 && book.crossing == 1);
     logbook_free(&book);
+}
+
+/* Segments are left to the one who makes them; this one never goes on with it. */
+static void segments_come_about_though_their_maker_has_stopped(void)
+{
+    found(RF_NOWAIT);
+    vault.options.segment_bytes = 65536;
+    store = vault_open(&vault);
+    rf_store *stopped = vault_open(&vault);
+    vault_run(store, &vault, 1, 1, 3, RF_WAIT);
+    rf_lease lease = vault_lease(store, &vault, 1, 1);
+    rf_result result = {0};
+    uint64_t nobody = 0, id = rf_handle_of(stopped)->actor.id, op = 0;
+    while (!atomic_compare_exchange_strong(&header()->filler, &nobody, id)) {
+        nobody = 0; /* the guardian is at it */
+    }
+    uint64_t made = atomic_load(&header()->log_made);
+    while (atomic_load(&header()->log_made) < made + 4 && op < 1000) {
+        op++;
+        RF_EXPECT(RF_OK, vault_step(store, &vault, &lease, op, op, RF_TOKEN_MAX, &result));
+    }
+    TEST_ASSERT_TRUE(atomic_load(&header()->log_made) >= made + 4);
+    TEST_ASSERT_NOT_EQUAL(id, atomic_load(&header()->filler));
+    RF_EXPECT(RF_OK, rf_sync(store, result.epoch, &detail));
+    struct logbook book = read_disk(result.epoch);
+    expect_on_disk(&book, op, result.epoch);
+    logbook_free(&book);
+    rf_close(stopped);
 }
 
 /* --- chains --- */
@@ -978,8 +1196,16 @@ int main(void)
     RUN_TEST(an_idle_store_has_its_last_batch_vouched_for);
     RUN_TEST(the_last_who_leaves_writes_what_is_left_and_vouches_for_it);
     RUN_TEST(a_child_of_fork_is_refused_and_the_parents_log_goes_on);
+    RUN_TEST(a_damaged_lane_ends_the_log_for_whoever_meets_it);
+    RUN_TEST(a_limit_of_file_sizes_does_not_end_the_log);
+    RUN_TEST(a_snapshotter_who_is_not_heard_of_is_named_and_replaced);
+    RUN_TEST(what_the_dead_had_begun_goes_with_the_next_snapshot);
+    RUN_TEST(a_damaged_batch_full_of_zeros_is_not_taken_for_the_end);
+    RUN_TEST(a_barrier_fails_after_a_write_error_and_what_is_durable_stays_so);
+    RUN_TEST(a_lane_that_is_too_small_for_a_log_is_refused);
     RUN_TEST(lanes_and_segments_are_passed_many_times);
     RUN_TEST(one_batch_of_many_segments);
+    RUN_TEST(segments_come_about_though_their_maker_has_stopped);
     RUN_TEST(a_registration_of_20000_shards_is_one_chain);
     RUN_TEST(a_split_in_256_with_much_metadata_is_one_chain);
     RUN_TEST(what_8_processes_were_told_is_on_the_disk);

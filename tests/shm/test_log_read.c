@@ -124,6 +124,29 @@ static void what_was_written_is_read_from_every_epoch(void)
     TEST_ASSERT_EQUAL_MEMORY(&book.end, &r.shape.end, sizeof(book.end));
 }
 
+static void expect_nothing_from(uint64_t epoch)
+{
+    struct rf_log_reader *reader;
+    bool end = false;
+    RF_EXPECT(RF_OK,
+              rf_log_reader_open(book.disk, book.segment_bytes, book.store_id, &reader, &detail));
+    RF_EXPECT(RF_OK, rf_log_seek_or_end(reader, epoch, &end, &detail));
+    TEST_ASSERT_TRUE(end);
+    rf_log_reader_close(reader);
+}
+
+static void an_epoch_beyond_the_end_is_none_or_a_loss_as_the_caller_knows(void)
+{
+    rf_scribe_open(&book, SEGMENT);
+    rf_scribe_incarnation(&book, 0, NULL);
+    expect_nothing_from(2); /* a log without a batch */
+    write_batches(5, 3);
+    expect_all(6, 5); /* the next one that will be */
+    expect_nothing_from(7);
+    expect_nothing_from(UINT64_MAX);
+    expect_refused(7, RF_CORRUPT, "epoch 6|the log ends here");
+}
+
 static void an_incarnation_counts_up_to_where_the_next_one_says(void)
 {
     rf_scribe_open(&book, SEGMENT);
@@ -574,6 +597,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(what_was_written_is_read_from_every_epoch);
+    RUN_TEST(an_epoch_beyond_the_end_is_none_or_a_loss_as_the_caller_knows);
     RUN_TEST(an_incarnation_counts_up_to_where_the_next_one_says);
     RUN_TEST(segments_in_which_nothing_counts_are_told);
     RUN_TEST(old_segments_are_not_needed);

@@ -946,6 +946,8 @@ static void a_walk_over_what_is_overwritten_meanwhile_starts_over(void)
     uint64_t base = atomic_load(&lane->base), start = atomic_load(&lane->end);
     uint64_t epoch = step_of_judge(&lease, ++n, 0, RF_NOWAIT);
     CLAIM(atomic_load(&lane->base) == base, "its base moved too soon");
+    /* As if those who wrote had been stopped before they said how far they had walked. */
+    atomic_store(&rf_handle_of(judge)->actor.me->lane.walked, 0);
     cue_puppet();
     /* From the base right to the record that he is after. */
     bait.units = (uint32_t)(start - base);

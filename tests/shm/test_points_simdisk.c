@@ -251,9 +251,11 @@ static void end_write(uint64_t id, bool sync, int error)
     tell((struct rf_disk_event){.kind = RF_DISK_WRITE_END, .id = id, .sync = sync, .error = error});
 }
 
+/* A segment's name is never taken over, others are. */
 static void before(enum rf_disk_event_kind kind, const char *name, const char *name2)
 {
-    tell((struct rf_disk_event){.kind = kind, .name = name, .name2 = name2});
+    bool replace = kind == RF_DISK_RENAME && strcmp(name2, "log") != 0;
+    tell((struct rf_disk_event){.kind = kind, .name = name, .name2 = name2, .replace = replace});
 }
 
 static void after(enum rf_disk_event_kind kind, const char *name, const char *name2, int error)
@@ -522,6 +524,64 @@ static void a_removed_name_refutes_the_rename_of_one_that_died(void)
     TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(rename_and_die, NULL)));
     whole(RF_DISK_REMOVE, "t", NULL);
     expect_now("t=a|");
+}
+
+static void who_died_about_to_take_a_name_did_not_take_it_from_another(void)
+{
+    put_file("t", "a");
+    put_file("u", "b");
+    rf_simdisk_begin(directory);
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(rename_and_die, NULL)));
+    whole(RF_DISK_RENAME, "u", "log");
+    whole(RF_DISK_SYNC_DIR, NULL, NULL);
+    expect_now("log=b t=a");
+}
+
+/* Two are about to, a third is seen to use the name, and only then one of the two says that it was he. */
+static void of_several_makers_of_a_name_it_was_the_one_who_says_so(void)
+{
+    put_file("t", "a");
+    put_file("u", "b");
+    rf_simdisk_begin(directory);
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(rename_and_die, NULL)));
+    before(RF_DISK_RENAME, "u", "log");
+    begin_write(1, "log", 0, "B");
+    end_write(1, true, 0);
+    after(RF_DISK_RENAME, "u", "log", 0);
+    whole(RF_DISK_SYNC_DIR, NULL, NULL);
+    expect_now("log=B t=a");
+}
+
+static void what_the_dead_did_to_names_is_seen_in_the_directory(void)
+{
+    char from[256], to[256];
+    for (int happened = 0; happened < 2; happened++) {
+        put_file("t", "a");
+        rf_simdisk_begin(directory);
+        pid_t pid = rf_hands_send(rename_and_die, NULL);
+        TEST_ASSERT_EQUAL(0, rf_hands_wait(pid));
+        snprintf(from, sizeof(from), "%s/t", directory);
+        snprintf(to, sizeof(to), "%s/log", directory);
+        TEST_ASSERT_EQUAL(0, happened ? rename(from, to) : 0);
+        expect_now("t=a|log=a");
+        rf_simdisk_bury(pid, 0);
+        expect_now(happened ? "t=a|log=a" : "t=a");
+        whole(RF_DISK_SYNC_DIR, NULL, NULL);
+        expect_now(happened ? "log=a" : "t=a");
+    }
+}
+
+static void what_is_written_to_a_file_that_was_removed_is_nowhere(void)
+{
+    put_file("x", "a");
+    put_file("y", "b");
+    rf_simdisk_begin(directory);
+    whole(RF_DISK_REMOVE, "x", NULL);
+    whole(RF_DISK_SYNC_DIR, NULL, NULL);
+    begin_write(1, "x", 0, "A");
+    end_write(1, true, 0);
+    whole(RF_DISK_SYNC, "x", NULL);
+    expect_now("y=b");
 }
 
 static void cuts_matter_just_before_something_is_durable(void)
@@ -1321,6 +1381,10 @@ int main(void)
     RUN_TEST(a_change_by_one_that_died_is_possible_until_somebody_uses_the_name);
     RUN_TEST(a_name_in_the_way_proves_the_change_of_one_that_died);
     RUN_TEST(a_removed_name_refutes_the_rename_of_one_that_died);
+    RUN_TEST(who_died_about_to_take_a_name_did_not_take_it_from_another);
+    RUN_TEST(of_several_makers_of_a_name_it_was_the_one_who_says_so);
+    RUN_TEST(what_the_dead_did_to_names_is_seen_in_the_directory);
+    RUN_TEST(what_is_written_to_a_file_that_was_removed_is_nowhere);
     RUN_TEST(cuts_matter_just_before_something_is_durable);
     RUN_TEST(images_are_what_a_disk_can_come_to);
     RUN_TEST(images_only_grow_until_a_cut_that_matters);

@@ -6,6 +6,7 @@
  * killed instead, it is settled without touching what others did meanwhile.
  */
 #include "handle.h"
+#include "index.h"
 #include "killing.h"
 #include "reap.h"
 #include "region.h"
@@ -454,6 +455,232 @@ static void stopped_with_a_shard_lock_only_that_shard_is_busy(void)
     continue_to_the_end();
 }
 
+static uint64_t lock_waits(void)
+{
+    return atomic_load(&rf_handle_of(stage.store)->actor.me->counters.lock_waits);
+}
+
+/* A claim at a time when the lease of whoever is stopped has run out. */
+static rf_status claim_late(rf_lease *lease, rf_result *result)
+{
+    struct play play = new_play();
+    rf_status status = rf_claim(stage.store, SCENE_LATE, &stage.tenant, SCENE_RUN, 1, RF_DETACHED,
+                                0, &play.grant, result);
+    *lease = play.grant.lease;
+    return status;
+}
+
+static void stopped_with_the_lock_of_an_expired_shard_all_others_are_claimed(void)
+{
+    struct others o;
+    rf_lease lease;
+    rf_result result = {0};
+    stop_in("checkpoint_into_a_block", "op.prepared", &o);
+    uint64_t waits = lock_waits();
+    for (unsigned i = 0; i < 2; i++) {
+        CLAIM(claim_late(&lease, NULL) == RF_OK, "others than the stopped one's can't be claimed");
+        CLAIM(lease.shard != 2, "the stopped one's was claimed");
+    }
+    CLAIM(lock_waits() == waits, "it waited for the stopped one's lock");
+    /* That it is expired is known, and nothing else about it. */
+    uint64_t begun = now_ns();
+    rf_status status = claim_late(&lease, &result);
+    claim_busy(status, &result.detail, begun, actors[0].pid);
+    CLAIM(now_ns() - begun >= BUSY_NS, "it did not wait for who may hold it for a microsecond");
+    rf_detail detail = {0};
+    begun = now_ns();
+    status = rf_sweep(stage.store, SCENE_LATE, &stage.tenant, SCENE_RUN, &detail);
+    claim_busy(status, &detail, begun, actors[0].pid);
+    claim_other_run_goes_on();
+    go_on(&actors[0]);
+    wait_end(&actors[0]);
+    CLAIM(claim_late(&lease, NULL) == RF_OK && lease.shard == 2, "it is not to be had afterwards");
+    CLAIM(claim_late(&lease, NULL) == RF_NONE_AVAILABLE, "there is one too many");
+    settle_by_tending();
+    claim_no_dangling();
+    close_theatre();
+}
+
+/* Works on shard 2 after somebody with a later clock has listed it as claimable. */
+static void hold_a_listed_shard(void)
+{
+    struct play play = new_play();
+    play.store = open_store(false);
+    me->status = rf_acquire(play.store, SCENE_NOW, &stage.tenant, SCENE_RUN, 2, 9, RF_DETACHED,
+                            &play.grant, NULL);
+    rf_sweep(play.store, SCENE_LATE, &stage.tenant, SCENE_RUN, NULL);
+    rf_cursor cursor = {.key = play.grant.spec.start};
+    armed_here = true;
+    rf_checkpoint(play.store, SCENE_NOW, &stage.tenant, &play.grant.lease, &cursor, 1, NULL);
+    armed_here = false;
+}
+
+static void stopped_with_the_lock_of_a_claimable_shard_the_next_one_is_claimed(void)
+{
+    struct actor *a = &actors[0];
+    rf_lease lease;
+    rf_result result = {0};
+    open_impatient_theatre(scene_by_name("checkpoint"), RF_DETACHED);
+    set_stage();
+    prepare_actor(a, "op.prepared", 1);
+    start_actor(a, hold_a_listed_shard);
+    wait_stopped(a);
+    uint64_t waits = lock_waits();
+    for (unsigned i = 0; i < 2; i++) {
+        CLAIM(claim_late(&lease, NULL) == RF_OK, "others than the stopped one's can't be claimed");
+        CLAIM(lease.shard != 2, "the stopped one's was claimed");
+    }
+    CLAIM(lock_waits() == waits, "it waited for the stopped one's lock");
+    uint64_t begun = now_ns();
+    rf_status status = claim_late(&lease, &result);
+    claim_busy(status, &result.detail, begun, a->pid);
+    end_actor(a);
+    CLAIM(claim_late(&lease, NULL) == RF_OK && lease.shard == 2, "it is not to be had afterwards");
+    settle_by_tending();
+    claim_no_dangling();
+    close_theatre();
+}
+
+/* Works on shard 2 of a run of short leases, and stops with its lock. */
+static void hold_an_expired_shard(void)
+{
+    struct play play = new_play();
+    play.store = open_store(false);
+    me->status = rf_acquire(play.store, rf_now(play.store), &stage.tenant, SCENE_RUN, 2, 9,
+                            RF_DETACHED, &play.grant, NULL);
+    rf_cursor cursor = {.key = play.grant.spec.start};
+    armed_here = true;
+    rf_checkpoint(play.store, rf_now(play.store), &stage.tenant, &play.grant.lease, &cursor, 1,
+                  NULL);
+    atomic_store(&me->stage, 1);
+}
+
+/* Waits for a shard, while the only one that may be had is in the hands of somebody stopped. */
+static void wait_for_a_shard(void)
+{
+    struct play play = new_play();
+    rf_store *store = open_impatient(false);
+    const rf_word64 *sleeps = &rf_handle_of(store)->actor.me->counters.sleeps;
+    uint64_t before = atomic_load(sleeps);
+    me->status = rf_claim(store, rf_now(store), &stage.tenant, SCENE_RUN, 1, RF_BOUND,
+                          10 * RF_SECOND, &play.grant, NULL);
+    me->lease = play.grant.lease;
+    atomic_store(&me->hits, (uint32_t)(atomic_load(sleeps) - before));
+    atomic_store(&me->stage, 1);
+}
+
+static void who_waits_for_a_shard_gets_the_expired_one_when_its_holder_goes_on(void)
+{
+    struct actor *holder = &actors[0], *waiter = &actors[1];
+    const rf_run_config config = {.lease_duration = 5 * RF_MILLISECOND};
+    rf_shard_input shard = {.shard = 2,
+                            .spec = {.start = rf_bytes_of("a", 1), .end = rf_bytes_of("z", 1)}};
+    open_impatient_theatre(scene_by_name("checkpoint"), RF_BOUND);
+    TEST_ASSERT_EQUAL_INT(RF_OK,
+                          rf_create_run_with_shards(stage.store, rf_now(stage.store), &stage.tenant,
+                                                    SCENE_RUN, &config, &shard, 1, 1, NULL));
+    prepare_actor(holder, "op.prepared", 1);
+    start_actor(holder, hold_an_expired_shard);
+    wait_stopped(holder);
+    prepare_actor(waiter, "", 0);
+    start_actor(waiter, wait_for_a_shard);
+    usleep(20 * BUSY_NS / 1000);
+    CLAIM(atomic_load(&waiter->stage) == 0, "it did not wait as long as it was told to");
+    go_on(holder);
+    wait_end(holder);
+    wait_end(waiter);
+    CLAIM(waiter->status == RF_OK && waiter->lease.shard == 2, rf_status_name(waiter->status));
+    /* At most every ten milliseconds once it is clear that it takes long. */
+    CLAIM(atomic_load(&waiter->hits) < 100, "it did not sleep while it waited");
+    close_theatre();
+}
+
+/* Leaves leases on all shards of the run behind. */
+static void die_with_all(void)
+{
+    struct play play = new_play();
+    play.store = open_store(false);
+    for (uint64_t shard = 1; shard <= 3; shard++) {
+        me->status = rf_acquire(play.store, SCENE_NOW, &stage.tenant, SCENE_RUN, shard, 9, RF_BOUND,
+                                &play.grant, NULL);
+        if (shard == 2) {
+            me->lease = play.grant.lease;
+        }
+    }
+}
+
+/* Works for the dead one, under its lease. */
+static void checkpoint_for_the_dead(void)
+{
+    rf_cursor cursor = {.key = rf_bytes_of("i", 1)};
+    rf_store *store = open_store(true);
+    armed_here = true;
+    me->status = rf_checkpoint(store, SCENE_NOW, &stage.tenant, &actors[0].lease, &cursor, 5, NULL);
+    armed_here = false;
+    rf_close(store);
+}
+
+static uint32_t available(void)
+{
+    struct few few = {0};
+    CLAIM(rf_list_shards(stage.store, SCENE_LOOK, &stage.tenant, SCENE_RUN, RF_LIST_AVAILABLE,
+                         add_few, &few, NULL) == RF_OK,
+          "shards can't be listed");
+    return few.count;
+}
+
+static void leases_of_the_dead_are_given_up_without_waiting_for_a_stopped_process(void)
+{
+    struct actor *dead = &actors[0], *sleeper = &actors[1];
+    open_impatient_theatre(scene_by_name("checkpoint"), RF_BOUND);
+    set_stage();
+    prepare_actor(dead, "", 0);
+    prepare_actor(sleeper, "op.prepared", 1);
+    start_actor(dead, die_with_all);
+    wait_end(dead);
+    CLAIM(dead->status == RF_OK, rf_status_name(dead->status));
+    start_actor(sleeper, checkpoint_for_the_dead);
+    wait_stopped(sleeper);
+    uint64_t waits = lock_waits();
+    uint64_t until = now_ns() + PATIENCE_NS;
+    while (available() < 2) {
+        CLAIM(rf_tend(stage.store, SCENE_LOOK) == RF_BUSY, "it says that nothing is left to do");
+        CLAIM(now_ns() < until, "the other leases are not given up");
+    }
+    CLAIM(lock_waits() == waits, "it waited for a lock");
+    go_on(sleeper);
+    wait_end(sleeper);
+    CLAIM(sleeper->status == RF_OK, rf_status_name(sleeper->status));
+    settle_by_tending();
+    claim_no_dangling();
+    close_theatre();
+}
+
+static void a_purge_that_has_to_wait_for_a_stopped_process_keeps_nobody_else_waiting(void)
+{
+    struct others o;
+    stop_in("checkpoint_into_a_block", "op.prepared", &o);
+    CLAIM(rf_cancel_run(stage.store, SCENE_NOW, &stage.tenant, SCENE_RUN, 81, NULL) == RF_OK,
+          "the run can't be cancelled");
+    CLAIM(rf_purge_run(stage.store, SCENE_NOW, &stage.tenant, SCENE_RUN, NULL) == RF_OK,
+          "the run can't be purged");
+    uint64_t finished = inspect().purges_finished;
+    uint64_t begun = now_ns();
+    for (unsigned i = 0; i < 100; i++) {
+        CLAIM(rf_tend(stage.store, SCENE_NOW) == RF_BUSY, "it says that nothing is left to do");
+    }
+    CLAIM(now_ns() - begun < 50 * BUSY_NS, "tending waited for who is stopped");
+    claim_other_run_goes_on();
+    CLAIM(inspect().purges_finished == finished, "it was counted before it was done");
+    go_on(&actors[0]);
+    wait_end(&actors[0]);
+    CLAIM(actors[0].status == RF_OK, rf_status_name(actors[0].status));
+    settle_by_tending();
+    CLAIM(inspect().purges_finished == finished + 1, "the end of the purge was not counted");
+    claim_no_dangling();
+    close_theatre();
+}
+
 static void stopped_with_a_run_lock_only_that_run_is_busy(void)
 {
     struct others o;
@@ -504,6 +731,18 @@ static void stopped_in_the_middle_of_a_run_its_readers_are_told_who_it_is(void)
     continue_to_the_end();
 }
 
+/* Names share their locks, each with a 64th of all. */
+static uint64_t name_with_another_lock(void)
+{
+    const struct rf_map *map = rf_handle_of(stage.store)->map;
+    uint64_t busy = rf_index_hash_run(map, &stage.tenant, SCENE_RUN) % RF_STRIPES;
+    uint64_t run = OTHER_RUN;
+    while (rf_index_hash_run(map, &stage.tenant, run) % RF_STRIPES == busy) {
+        run++;
+    }
+    return run;
+}
+
 static void stopped_while_it_makes_a_run_only_that_name_is_busy(void)
 {
     struct actor *a = &actors[0];
@@ -518,9 +757,139 @@ static void stopped_while_it_makes_a_run_only_that_name_is_busy(void)
     rf_status status =
         rf_create_run(stage.store, SCENE_NOW, &stage.tenant, SCENE_RUN, &config, &result);
     claim_busy(status, &result.detail, begun, a->pid);
-    CLAIM(rf_create_run(stage.store, SCENE_NOW, &stage.tenant, OTHER_RUN, &config, NULL) == RF_OK,
+    CLAIM(rf_create_run(stage.store, SCENE_NOW, &stage.tenant, name_with_another_lock(), &config,
+                        NULL) == RF_OK,
           "another run can't be made");
     continue_to_the_end();
+}
+
+/* --- for how long --- */
+
+struct seen_locks {
+    uint32_t count;
+    rf_lock_info lock[8];
+};
+
+static bool see_lock(void *context, const rf_lock_info *lock)
+{
+    struct seen_locks *seen = context;
+    CLAIM(seen->count < 8, "more locks than one operation can hold");
+    seen->lock[seen->count++] = *lock;
+    return true;
+}
+
+static struct seen_locks look_at_locks(void)
+{
+    struct seen_locks seen = {0};
+    CLAIM(rf_list_locks(stage.store, see_lock, &seen, NULL) == RF_OK, "locks can't be listed");
+    return seen;
+}
+
+/* Looked at, before and after guardians have: whose it is, since when, and that it is the same one. */
+static void claim_listed(uint64_t begun, uint32_t count, const rf_lock_what *what)
+{
+    pid_t pid = actors[0].pid;
+    struct seen_locks first = look_at_locks();
+    CLAIM(first.count == count, "not the locks that are held");
+    CLAIM(rf_tend(stage.store, SCENE_NOW) == RF_OK, "tending was refused"); /* notes what it sees */
+    uint64_t noted = now_ns();
+    usleep(20000);
+    CLAIM(rf_tend(stage.store, SCENE_NOW) == RF_OK, "tending was refused"); /* and leaves it */
+    uint64_t asked = now_ns();
+    struct seen_locks later = look_at_locks();
+    CLAIM(later.count == count, "not the locks that were held before");
+    for (uint32_t i = 0; i < count; i++) {
+        const rf_lock_info *a = &first.lock[i], *b = &later.lock[i];
+        CLAIM(b->hold == a->hold, "it takes the same hold for another one");
+        CLAIM(b->what == what[i] && b->pid == (uint32_t)pid && !b->dead, "not who it is, or what");
+        CLAIM(b->what == RF_LOCK_OF_NAME || b->run == SCENE_RUN, "not the run");
+        CLAIM(b->what != RF_LOCK_OF_SHARD || b->shard == 2, "not the shard");
+        /* Milliseconds are cut off on both ends. */
+        CLAIM(b->held + RF_MILLISECOND > asked - noted, "it has been held for longer");
+        CLAIM(b->held < now_ns() - begun + RF_MILLISECOND, "it has not been held for so long");
+    }
+}
+
+static void locks_of_a_stopped_process_are_told_with_their_age(void)
+{
+    struct others o;
+    uint64_t begun = now_ns();
+    stop_in("checkpoint_into_a_block", "op.prepared", &o);
+    claim_listed(begun, 1, (const rf_lock_what[]){RF_LOCK_OF_SHARD});
+    claim_other_shard_goes_on(&o);
+    continue_to_the_end();
+    begun = now_ns();
+    stop_in("release", "op.prepared", &o);
+    claim_listed(begun, 2, (const rf_lock_what[]){RF_LOCK_OF_SHARD, RF_LOCK_OF_RUN});
+    continue_to_the_end();
+    open_impatient_theatre(scene_by_name("create_run_with_shards"), RF_DETACHED);
+    set_stage();
+    prepare_actor(&actors[0], "run.prepared", 1);
+    start_actor(&actors[0], play_part);
+    wait_stopped(&actors[0]);
+    struct seen_locks seen = look_at_locks();
+    CLAIM(seen.count >= 1 && seen.lock[0].what == RF_LOCK_OF_NAME, "not the lock of a name");
+    continue_to_the_end();
+}
+
+/* Checkpoints one shard for ever, so that it holds the shard's lock most of the time. */
+static void checkpoint_for_ever(void)
+{
+    struct play play = new_play();
+    play.store = open_store(false);
+    CLAIM(rf_acquire(play.store, SCENE_BEGIN, &stage.tenant, SCENE_RUN, 3, 9, RF_BOUND, &play.grant,
+                     NULL) == RF_OK,
+          "the shard can't be had");
+    rf_cursor cursor = {.key = play.grant.spec.start};
+    for (uint32_t op = 1;; op++) {
+        atomic_store(&me->stage, op);
+        CLAIM(rf_checkpoint(play.store, SCENE_NOW, &stage.tenant, &play.grant.lease, &cursor, op,
+                            NULL) == RF_OK,
+              "a checkpoint is refused");
+    }
+}
+
+/* Until it is stopped with the lock in its hands. */
+static uint64_t stop_while_it_holds(struct actor *a)
+{
+    for (;;) {
+        struct seen_locks seen;
+        int how;
+        kill(a->pid, SIGSTOP);
+        TEST_ASSERT_EQUAL_INT(a->pid, waitpid(a->pid, &how, WUNTRACED));
+        CLAIM(WIFSTOPPED(how), "it ended");
+        seen = look_at_locks();
+        if (seen.count == 1) {
+            CLAIM(seen.lock[0].what == RF_LOCK_OF_SHARD && seen.lock[0].shard == 3, "not that one");
+            return seen.lock[0].hold;
+        }
+        go_on(a);
+        usleep(200);
+    }
+}
+
+static void a_lock_that_is_taken_again_is_not_the_same_hold(void)
+{
+    struct actor *a = &actors[0];
+    open_impatient_theatre(scene_by_name("checkpoint_into_a_block"), RF_DETACHED);
+    set_stage();
+    prepare_actor(a, "", 0);
+    start_actor(a, checkpoint_for_ever);
+    wait_stage(a, 1);
+    uint64_t before = 0;
+    for (unsigned i = 0; i < 20; i++) {
+        uint64_t hold = stop_while_it_holds(a);
+        CLAIM(hold != before, "another hold looks the same");
+        CLAIM(rf_tend(stage.store, SCENE_NOW) == RF_OK, "tending was refused");
+        CLAIM(look_at_locks().lock[0].hold == hold, "the same hold looks like another");
+        before = hold;
+        uint32_t at = atomic_load(&a->stage);
+        go_on(a);
+        wait_stage(a, at + 2);
+    }
+    end_actor(a);
+    settle_by_tending();
+    close_theatre();
 }
 
 /* --- in the middle of a reap --- */
@@ -893,10 +1262,17 @@ int main(int argc, char **argv)
         }
     }
     RUN_TEST(stopped_with_a_shard_lock_only_that_shard_is_busy);
+    RUN_TEST(stopped_with_the_lock_of_an_expired_shard_all_others_are_claimed);
+    RUN_TEST(stopped_with_the_lock_of_a_claimable_shard_the_next_one_is_claimed);
+    RUN_TEST(who_waits_for_a_shard_gets_the_expired_one_when_its_holder_goes_on);
+    RUN_TEST(leases_of_the_dead_are_given_up_without_waiting_for_a_stopped_process);
+    RUN_TEST(a_purge_that_has_to_wait_for_a_stopped_process_keeps_nobody_else_waiting);
     RUN_TEST(stopped_with_a_run_lock_only_that_run_is_busy);
     RUN_TEST(stopped_in_the_middle_of_a_record_its_readers_are_told_who_it_is);
     RUN_TEST(stopped_in_the_middle_of_a_run_its_readers_are_told_who_it_is);
     RUN_TEST(stopped_while_it_makes_a_run_only_that_name_is_busy);
+    RUN_TEST(locks_of_a_stopped_process_are_told_with_their_age);
+    RUN_TEST(a_lock_that_is_taken_again_is_not_the_same_hold);
     RUN_TEST(stopped_in_the_middle_of_a_reap_only_what_the_dead_held_is_busy);
     RUN_TEST(a_slow_reaper_does_not_touch_who_comes_after_the_dead);
     RUN_TEST(a_repairer_and_who_settles_the_last_one_are_not_in_each_others_way);

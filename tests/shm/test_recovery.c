@@ -747,6 +747,30 @@ static void a_backup_of_a_live_store_is_a_store(void)
     leave_all();
 }
 
+static void a_backup_into_the_store_itself_is_refused(void)
+{
+    static const char *const below[] = {"", "/b", "/b/c"};
+    char copy[96];
+    rf_options o = durable();
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    for (unsigned i = 0; i < 3; i++) {
+        snprintf(copy, sizeof(copy), "%s%s", shop.directory, below[i]);
+        bool there = access(copy, F_OK) == 0;
+        RF_EXPECT(RF_INVALID_ARGUMENT, rf_backup(store, copy, &detail));
+        rf_shop_expect_words(RF_INVALID_ARGUMENT, &detail, "inside of it");
+        TEST_ASSERT_EQUAL(there, access(copy, F_OK) == 0);
+        snprintf(copy, sizeof(copy), "%s/b", shop.directory);
+        TEST_ASSERT_EQUAL(0, i == 1 ? mkdir(copy, 0700) : 0); /* for b/c */
+    }
+    RF_EXPECT(RF_INVALID_ARGUMENT, rf_backup(store, copy, &detail)); /* empty, and there */
+    TEST_ASSERT_EQUAL(0, rmdir(copy));
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory); /* beside it */
+    RF_EXPECT(RF_OK, rf_backup(store, copy, &detail));
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+    rf_close(store);
+}
+
 static void a_backup_that_fails_leaves_nothing(void)
 {
     char copy[96];
@@ -967,6 +991,7 @@ int main(void)
     RUN_TEST(verify_sees_every_kind_of_difference);
     RUN_TEST(verify_refuses_a_damaged_log);
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
+    RUN_TEST(a_backup_into_the_store_itself_is_refused);
     RUN_TEST(a_backup_that_fails_leaves_nothing);
     RUN_TEST(snapshots_and_backups_under_load_are_whole);
     RUN_TEST(snapshots_come_by_themselves);

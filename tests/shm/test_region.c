@@ -167,6 +167,15 @@ static void plant(const char *path, const void *bytes, size_t len, mode_t mode)
 
 #define HEADER(field) ((off_t)offsetof(struct rf_header, field))
 
+/* The header as somebody would have made it who meant what it says. */
+static void sign_header(void)
+{
+    static struct rf_header h;
+    fetch(region, 0, &h, sizeof(h));
+    uint64_t sum = rf_header_sum(&h);
+    patch(region, HEADER(sum), &sum, sizeof(sum));
+}
+
 /* --- opening and closing --- */
 
 static void a_store_outlives_its_processes(void)
@@ -222,6 +231,37 @@ static void looking_at_a_store_without_a_region_finds_none_and_makes_none(void)
     TEST_ASSERT_EQUAL(-1, access(region, F_OK));
 }
 
+/* The ranges that ringfence.h names. */
+static void options_out_of_range_are_refused_with_the_range(void)
+{
+    const struct {
+        rf_options options;
+        const char *words;
+    } cases[] = {
+        {{.max_shards = 16000001}, "max_shards|1 to 16000000"},
+        {{.max_tenant_shards = 16000001}, "max_tenant_shards|1 to 16000000"},
+        {{.max_bytes = (64u << 10) - 1}, "max_bytes|65536 to 274877906944"},
+        {{.max_bytes = (256ull << 30) + 1}, "max_bytes|65536 to 274877906944"},
+        {{.max_runs = 1000001}, "max_runs|1 to 1000000"},
+        {{.max_members = 2048}, "max_members|1 to 2047"},
+        {{.segment_bytes = (64u << 10) - 1}, "segment_bytes|65536 to 4294967296"},
+        {{.segment_bytes = (4ull << 30) + 1}, "segment_bytes|65536 to 4294967296"},
+        {{.segment_bytes = (64u << 10) + 1}, "segment_bytes|a multiple of 4096"},
+        {{.snapshot_bytes = (64u << 10) - 1}, "snapshot_bytes|65536 to 1099511627776"},
+        {{.snapshot_bytes = (1ull << 40) + 1}, "snapshot_bytes|65536 to 1099511627776"},
+        {{.flush_interval = 99999}, "flush_interval|100000 to 3600000000000"},
+        {{.flush_interval = 3600 * RF_SECOND + 1}, "flush_interval|100000 to 3600000000000"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        rf_store *store;
+        rf_options o = cases[i].options;
+        o.create = true;
+        RF_EXPECT(RF_INVALID_ARGUMENT, rf_open(shop.directory, &o, &store, &detail));
+        rf_shop_expect_words(RF_INVALID_ARGUMENT, &detail, cases[i].words);
+    }
+    TEST_ASSERT_EQUAL(-1, access(region, F_OK));
+}
+
 static int hold_it_open(void *context)
 {
     _Atomic uint32_t *ready = context;
@@ -237,7 +277,11 @@ static void a_store_in_use_is_not_destroyed(void)
     pid_t child = rf_hands_send(hold_it_open, ready);
     rf_hands_until(ready, 1);
     RF_EXPECT(RF_BUSY, rf_destroy(shop.directory, &detail));
-    rf_shop_expect_words(RF_BUSY, &detail, "in use|end its processes");
+    char words[64];
+    snprintf(words, sizeof(words), "in the way|in use, by process %d|end its processes",
+             (int)child);
+    rf_shop_expect_words(RF_BUSY, &detail, words);
+    TEST_ASSERT_NULL(strstr(rf_shop_sentence(RF_BUSY, &detail), "lock"));
     rf_store *store = enter();
     RF_EXPECT(RF_BUSY, rf_destroy(shop.directory, &detail));
     rf_hands_kill(child);
@@ -482,6 +526,7 @@ static void a_builder_that_died_costs_an_incarnation_at_most(void)
     expect_unharmed(fence);
     uint8_t uuid[16] = {9};
     patch(region, HEADER(uuid), uuid, sizeof(uuid)); /* a region that `store` does not name */
+    sign_header();
     expect_rebuilt(1, fence);
 }
 
@@ -556,6 +601,7 @@ static void a_region_of_an_earlier_boot_is_built_anew_with_higher_fences(void)
     uint64_t fence = live_a_while();
     for (uint64_t incarnation = 1; incarnation < 4; incarnation++) {
         patch(region, HEADER(boot_id), boot, sizeof(boot));
+        sign_header();
         rf_store *none;
         RF_EXPECT(RF_NOT_FOUND, look_at_it(&none)); /* a look does not build */
         expect_rebuilt(incarnation, fence);
@@ -592,7 +638,7 @@ static void another_version_is_refused(void)
     uint64_t fence = live_a_while();
     const uint32_t later = RF_REGION_VERSION + 1, good = RF_REGION_VERSION;
     patch(region, HEADER(version), &later, sizeof(later));
-    expect_refusal(RF_VERSION_MISMATCH, "version 2|version 1");
+    expect_refusal(RF_VERSION_MISMATCH, "version 3|version 2");
     patch(region, HEADER(version), &good, sizeof(good));
     expect_unharmed(fence);
 }
@@ -632,12 +678,12 @@ static void garbage_in_place_of_a_region_is_refused(void)
     TEST_ASSERT_EQUAL_MEMORY(garbage, still, sizeof(still));
 }
 
-/* Any single byte of the header, damaged: attached, refused or built anew, never a crash. */
+/* Any single byte of what never changes in the header, damaged: it is not attached. */
 static int open_with_each_byte_damaged(void *context)
 {
     (void)context;
     unsigned counts[3] = {0};
-    for (off_t at = 0; at < (off_t)offsetof(struct rf_header, roster); at++) {
+    for (off_t at = 0; at < HEADER(epoch); at++) {
         uint8_t byte, bad;
         fetch(region, at, &byte, 1);
         bad = byte ^ 0x41;
@@ -652,13 +698,64 @@ static int open_with_each_byte_damaged(void *context)
         patch(region, at, &byte, 1);
     }
     printf("  %u attached, %u to be built anew, %u refused\n", counts[0], counts[1], counts[2]);
-    return 0;
+    return counts[0] == 0 ? 0 : 1;
 }
 
-static void a_damaged_header_never_crashes_an_opener(void)
+static void a_damaged_header_is_never_attached(void)
 {
     uint64_t fence = live_a_while();
     TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(open_with_each_byte_damaged, NULL)));
+    expect_unharmed(fence);
+    uint64_t good, bad;
+    fetch(region, HEADER(hash_seed), &good, sizeof(good));
+    bad = good ^ 1;
+    patch(region, HEADER(hash_seed), &bad, sizeof(bad));
+    expect_refusal(RF_CORRUPT, "header|ringfence.|remove the file");
+    patch(region, HEADER(hash_seed), &good, sizeof(good));
+    expect_unharmed(fence);
+}
+
+/* With a good sum, and sections that would lead out of the file or into each other. */
+static void sections_that_do_not_fit_are_refused(void)
+{
+    static const off_t fields[] = {
+        HEADER(roster.offset),     HEADER(slots.stride), HEADER(runs.count),
+        HEADER(extents.offset),    HEADER(slab.offset),  HEADER(growth.count),
+        HEADER(shard_index.count), HEADER(lanes.stride), HEADER(slab_classes.count),
+        HEADER(region_bytes),      HEADER(fixed_bytes),  HEADER(lane_units),
+        HEADER(max_shards)};
+    static const uint64_t values[] = {0, 1, 64, 1ull << 20, 1ull << 40, UINT64_MAX};
+    uint64_t fence = live_a_while(), good;
+    for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
+        fetch(region, fields[f], &good, sizeof(good));
+        for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+            /* 64 extents more or less make no other layout: max_shards is a limit, too */
+            if (values[v] == good || (fields[f] == HEADER(max_shards) && values[v] < 1ull << 20)) {
+                continue;
+            }
+            patch(region, fields[f], &values[v], sizeof(values[v]));
+            sign_header();
+            rf_store *store = NULL;
+            RF_EXPECT(RF_CORRUPT, open_it(&store));
+        }
+        patch(region, fields[f], &good, sizeof(good));
+        sign_header();
+    }
+    expect_unharmed(fence);
+}
+
+/* How much is in use, of members and runs: everybody walks by it. */
+static void counts_beyond_the_tables_are_refused(void)
+{
+    static const off_t fields[] = {HEADER(runs_used), HEADER(members_used)};
+    uint64_t fence = live_a_while();
+    uint32_t good, bad = UINT32_MAX;
+    for (size_t f = 0; f < 2; f++) {
+        fetch(region, fields[f], &good, sizeof(good));
+        patch(region, fields[f], &bad, sizeof(bad));
+        expect_refusal(RF_CORRUPT, "header|ringfence.");
+        patch(region, fields[f], &good, sizeof(good));
+    }
     expect_unharmed(fence);
 }
 
@@ -962,6 +1059,57 @@ static void a_process_in_another_time_namespace_is_refused(void)
     expect_unharmed(fence);
 }
 
+/* Makes a time namespace, and does not go into it: what is read in /proc is not its own time. */
+static int open_before_entering_another_time(void *context)
+{
+    (void)context;
+    if (unshare(CLONE_NEWTIME) != 0) {
+        return 77;
+    }
+    expect_refusal(RF_UNSUPPORTED, "time namespace|child");
+    return 0;
+}
+
+static void a_process_whose_children_will_have_another_time_is_refused(void)
+{
+    only_root();
+    uint64_t fence = live_a_while();
+    int code = rf_hands_wait(rf_hands_send(open_before_entering_another_time, NULL));
+    expect_unharmed(fence);
+    if (code == 77) {
+        TEST_IGNORE_MESSAGE("no time namespaces here");
+    }
+    TEST_ASSERT_EQUAL(0, code);
+}
+
+/* A /proc in which the namespace's offsets can't be found. */
+static int open_without_knowing_the_time(void *context)
+{
+    (void)context;
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount(in_store("lock"), "/proc/self/timens_offsets", NULL, MS_BIND, NULL) != 0) {
+        return 77;
+    }
+    expect_refusal(RF_UNSUPPORTED, "timens_offsets|time namespace");
+    /* Neither is one made. */
+    unlink(region);
+    expect_refusal(RF_UNSUPPORTED, "timens_offsets");
+    return 0;
+}
+
+static void an_unknown_time_namespace_is_not_taken_for_the_first(void)
+{
+    only_root();
+    uint64_t fence = live_a_while();
+    int code = rf_hands_wait(rf_hands_send(open_without_knowing_the_time, NULL));
+    if (code == 77) {
+        expect_unharmed(fence);
+        TEST_IGNORE_MESSAGE("no mount namespaces here, or nothing can be mounted over /proc");
+    }
+    TEST_ASSERT_EQUAL(0, code);
+    expect_rebuilt(1, fence);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -969,6 +1117,7 @@ int main(void)
     RUN_TEST(what_may_not_be_is_refused_before_anything_is_made);
     RUN_TEST(a_plain_name_is_a_directory_in_dev_shm);
     RUN_TEST(looking_at_a_store_without_a_region_finds_none_and_makes_none);
+    RUN_TEST(options_out_of_range_are_refused_with_the_range);
     RUN_TEST(a_store_in_use_is_not_destroyed);
     RUN_TEST(members_that_died_do_not_fill_the_store);
     RUN_TEST(too_many_handles_are_refused_and_the_others_go_on);
@@ -986,7 +1135,9 @@ int main(void)
     RUN_TEST(another_byte_order_is_refused);
     RUN_TEST(a_truncated_region_is_refused_and_not_touched);
     RUN_TEST(garbage_in_place_of_a_region_is_refused);
-    RUN_TEST(a_damaged_header_never_crashes_an_opener);
+    RUN_TEST(a_damaged_header_is_never_attached);
+    RUN_TEST(sections_that_do_not_fit_are_refused);
+    RUN_TEST(counts_beyond_the_tables_are_refused);
     RUN_TEST(a_damaged_store_file_is_refused_and_kept);
     RUN_TEST(damage_to_one_copy_of_the_store_file_costs_nothing);
     RUN_TEST(the_newer_copy_of_the_store_file_counts);
@@ -1001,5 +1152,7 @@ int main(void)
     RUN_TEST(a_region_that_is_gone_while_in_use_is_not_built_again);
     RUN_TEST(another_containers_dev_shm_with_the_same_directory_is_refused);
     RUN_TEST(a_process_in_another_time_namespace_is_refused);
+    RUN_TEST(a_process_whose_children_will_have_another_time_is_refused);
+    RUN_TEST(an_unknown_time_namespace_is_not_taken_for_the_first);
     return UNITY_END();
 }

@@ -38,6 +38,7 @@ struct seen {
 
 struct range {
     struct model_bytes start, end;
+    uint64_t born, gone; /* epochs; roots only */
 };
 
 struct seen_run {
@@ -57,8 +58,21 @@ struct seen_run {
 
 const char *rule_name(enum rule rule)
 {
-    static const char *const names[RULES] = {"S1", "S2", "S3", "S4",  "S5",  "S6",
-                                             "S7", "S8", "S9", "S10", "S11", "ledger"};
+    static const char *const names[RULES] = {"S1",
+                                             "S2",
+                                             "S3",
+                                             "S4",
+                                             "S5",
+                                             "S6",
+                                             "S7",
+                                             "S8",
+                                             "S9",
+                                             "S10",
+                                             "S11",
+                                             "ledger-stale",
+                                             "ledger-missing",
+                                             "ledger-twice",
+                                             "ledger-late"};
     return names[rule];
 }
 
@@ -231,24 +245,32 @@ void checker_member_gone(struct checker *c, uint64_t member)
     }
 }
 
-void checker_root(struct checker *c, uint32_t tenant, uint64_t run, rf_bytes start, rf_bytes end)
+void checker_root(struct checker *c, uint32_t tenant, uint64_t run, rf_bytes start, rf_bytes end,
+                  uint64_t epoch)
 {
     struct seen_run *r = run_of(c, tenant, run);
     r->roots = grown(r->roots, &r->root_room, r->root_count + 1, sizeof(*r->roots));
     struct range *root = &r->roots[r->root_count++];
-    *root = (struct range){0};
+    *root = (struct range){.born = epoch};
     model_set(&root->start, start);
     model_set(&root->end, end);
     r->changed = true;
 }
 
-static void forget_roots(struct seen_run *r)
+/* Forgets roots that were not yet there after `newest`, and those that no way leads back to any more. */
+static void forget_roots(struct seen_run *r, uint64_t newest, uint64_t durable)
 {
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < r->root_count; i++) {
-        free(r->roots[i].start.data);
-        free(r->roots[i].end.data);
+        struct range *root = &r->roots[i];
+        if (root->born > newest || (root->gone != 0 && root->gone <= durable)) {
+            free(root->start.data);
+            free(root->end.data);
+        } else {
+            r->roots[kept++] = *root;
+        }
     }
-    r->root_count = 0;
+    r->root_count = kept;
 }
 
 static void forget_run(struct checker *c, struct seen_run *r)
@@ -268,41 +290,52 @@ static void forget_run(struct checker *c, struct seen_run *r)
     r->changed = false;
 }
 
-void checker_purged(struct checker *c, uint32_t tenant, uint64_t run)
+void checker_purged(struct checker *c, uint32_t tenant, uint64_t run, uint64_t epoch,
+                    uint64_t durable)
 {
     struct seen_run *r = run_of(c, tenant, run);
     forget_run(c, r);
-    forget_roots(r);
+    for (uint32_t i = 0; i < r->root_count; i++) {
+        r->roots[i].gone = r->roots[i].gone == 0 ? epoch : r->roots[i].gone;
+    }
+    forget_roots(r, UINT64_MAX, durable);
 }
 
-void checker_recovered(struct checker *c)
+void checker_recovered(struct checker *c, uint64_t durable)
 {
     for (uint32_t i = 0; i < c->run_count; i++) {
-        forget_run(c, &c->runs[i]);
-        forget_roots(&c->runs[i]);
+        struct seen_run *r = &c->runs[i];
+        forget_run(c, r);
+        forget_roots(r, durable, durable);
+        for (uint32_t k = 0; k < r->root_count; k++) {
+            r->roots[k].gone = 0; /* the purge was undone */
+        }
+        r->changed = true;
     }
-    memset(c->claimed_at, 0, sizeof(c->claimed_at));
 }
 
 /* --- what the store shows --- */
 
-static void fold(uint64_t *h, const void *data, size_t len)
-{
-    const uint8_t *p = data;
-    for (size_t i = 0; i < len; i++) {
-        *h = (*h ^ p[i]) * 0x100000001b3u;
-    }
-}
-
 static void fold_number(uint64_t *h, uint64_t v)
 {
-    fold(h, &v, sizeof(v));
+    uint64_t x = (*h ^ v) * 0x9e3779b97f4a7c15u;
+    *h = x ^ (x >> 32);
 }
 
 static void fold_bytes(uint64_t *h, rf_bytes b)
 {
-    fold_number(h, b.data == NULL ? UINT64_MAX : b.len);
-    fold(h, b.data, b.len < 64 ? b.len : 64);
+    const uint8_t *p = b.data;
+    uint64_t word = 0;
+    size_t i = 0;
+    fold_number(h, p == NULL ? UINT64_MAX : b.len);
+    for (; i + sizeof(word) <= b.len; i += sizeof(word)) {
+        memcpy(&word, p + i, sizeof(word));
+        fold_number(h, word);
+    }
+    for (word = 0; i < b.len; i++) {
+        word = word << 8 | p[i];
+    }
+    fold_number(h, word);
 }
 
 static uint64_t digest_of(const rf_shard_info *i)
@@ -394,7 +427,7 @@ static void ledger_done(struct checker *c, struct seen *s, uint32_t tenant, uint
         struct row *row = &s->rows[i - 1];
         if (row->fence == fence) {
             if (row->final) {
-                report(c, LEDGER,
+                report(c, LEDGER_TWICE,
                        "tenant %u run %" PRIu64 " shard %" PRIx64 ": done twice under %" PRIu64,
                        tenant, run, shard, fence);
             }
@@ -403,7 +436,7 @@ static void ledger_done(struct checker *c, struct seen *s, uint32_t tenant, uint
             return;
         }
     }
-    report(c, LEDGER,
+    report(c, LEDGER_MISSING,
            "tenant %u run %" PRIu64 " shard %" PRIx64 ": completed under %" PRIu64
            " and not recorded",
            tenant, run, shard, fence);
@@ -568,13 +601,15 @@ static void judge_coverage(struct checker *c, const struct seen_run *r)
 {
     struct range *roots = malloc((r->root_count + 1) * sizeof(*roots));
     struct range *parts = malloc((r->member_count + 1) * sizeof(*parts));
-    uint32_t part_count = 0;
+    uint32_t part_count = 0, root_count = 0;
     bool overlap_roots, overlap;
     if (roots == NULL || parts == NULL) {
         abort();
     }
-    if (r->root_count != 0) {
-        memcpy(roots, r->roots, r->root_count * sizeof(*roots));
+    for (uint32_t i = 0; i < r->root_count; i++) {
+        if (r->roots[i].gone == 0) {
+            roots[root_count++] = r->roots[i];
+        }
     }
     for (uint32_t i = 0; i < r->member_count; i++) {
         const struct seen *s = &c->shards[r->members[i]];
@@ -582,7 +617,7 @@ static void judge_coverage(struct checker *c, const struct seen_run *r)
             parts[part_count++] = (struct range){.start = s->start, .end = s->end};
         }
     }
-    uint32_t want = merge(roots, r->root_count, &overlap_roots);
+    uint32_t want = merge(roots, root_count, &overlap_roots);
     uint32_t have = merge(parts, part_count, &overlap);
     bool same = want == have;
     for (uint32_t i = 0; same && i < want; i++) {
@@ -632,23 +667,25 @@ void ledger_record(struct checker *c, uint32_t tenant, const rf_lease *lease)
 {
     struct seen *s = shard_of(c, tenant, lease->run, lease->shard);
     if (lease->fence < s->greatest) {
-        report(c, LEDGER,
+        report(c, LEDGER_STALE,
                "tenant %u run %" PRIu64 " shard %" PRIx64 ": recorded under %" PRIu64
                " after %" PRIu64 " was granted",
                tenant, lease->run, lease->shard, lease->fence, s->greatest);
     }
-    if (s->ended) {
-        report(c, LEDGER, "tenant %u run %" PRIu64 " shard %" PRIx64 ": recorded after its end",
-               tenant, lease->run, lease->shard);
-    }
     for (uint32_t i = s->row_count; i > 0; i--) {
         if (s->rows[i - 1].fence == lease->fence) {
             if (s->rows[i - 1].final) {
-                report(c, LEDGER, "tenant %u run %" PRIu64 " shard %" PRIx64 ": recorded twice",
-                       tenant, lease->run, lease->shard);
+                report(c, LEDGER_TWICE,
+                       "tenant %u run %" PRIu64 " shard %" PRIx64 ": recorded twice under %" PRIu64,
+                       tenant, lease->run, lease->shard, lease->fence);
             }
             return; /* an intention is written again: the same row */
         }
+    }
+    if (s->ended) {
+        report(c, LEDGER_LATE,
+               "tenant %u run %" PRIu64 " shard %" PRIx64 ": recorded after its end", tenant,
+               lease->run, lease->shard);
     }
     s->rows = grown(s->rows, &s->row_room, s->row_count + 1, sizeof(*s->rows));
     s->rows[s->row_count++] = (struct row){.fence = lease->fence};

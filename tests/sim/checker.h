@@ -21,11 +21,14 @@ enum rule {
     S9_COOLDOWN,
     S10_COVERAGE,
     S11_NO_FENCE_TWICE,
-    LEDGER,
+    LEDGER_STALE,   /* recorded under an old fence after a newer one was granted */
+    LEDGER_MISSING, /* completed and not recorded */
+    LEDGER_TWICE,   /* recorded or completed once more under the fence that ended it */
+    LEDGER_LATE,    /* recorded after the end */
     RULES,
 };
 
-/* "S1" .. "S11", "ledger" */
+/* "S1" .. "S11", "ledger-stale", ... */
 const char *rule_name(enum rule rule);
 
 typedef void violated_fn(void *context, enum rule rule, const char *what);
@@ -62,12 +65,15 @@ void checker_unparked(struct checker *c, uint32_t tenant, uint64_t run, uint64_t
                       uint64_t fence);
 /* The member closed or died: from now on its leases may be over. */
 void checker_member_gone(struct checker *c, uint64_t member);
-/* A root range that a registration brought in. */
-void checker_root(struct checker *c, uint32_t tenant, uint64_t run, rf_bytes start, rf_bytes end);
-void checker_purged(struct checker *c, uint32_t tenant, uint64_t run);
-/* All is gone, or back at an earlier state: what is there is judged from here on, fences against
- * all that ever was. */
-void checker_recovered(struct checker *c);
+/* A root range that a registration brought in; the epoch of the log that this went into. */
+void checker_root(struct checker *c, uint32_t tenant, uint64_t run, rf_bytes start, rf_bytes end,
+                  uint64_t epoch);
+/* What happened up to the epoch `durable` is not undone any more. */
+void checker_purged(struct checker *c, uint32_t tenant, uint64_t run, uint64_t epoch,
+                    uint64_t durable);
+/* Back at the end of this epoch (0: all is gone). What is there is judged from here on; root ranges are those of
+ * the registrations and purges that were not undone; fences and claims are judged against all that ever was. */
+void checker_recovered(struct checker *c, uint64_t durable);
 
 /* --- what the store shows --- */
 

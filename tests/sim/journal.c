@@ -102,6 +102,6 @@ void journal_go_back(struct world *w, uint64_t durable, uint64_t incarnation)
     }
     uint64_t floor = incarnation << 40;
     w->model.floor = floor > w->model.floor ? floor : w->model.floor;
-    w->model.worker_count = 0;
+    model_forget_claims(&w->model, w->now);
     rebase(w);
 }

@@ -1,5 +1,6 @@
 /* ringfence-sim: plays seeds, compares, judges, reports. See README.md beside it. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -155,14 +156,16 @@ static struct sim_config config_of(const struct options *o, uint64_t seed)
     return c;
 }
 
+static const char *program = "ringfence-sim"; /* as it was called */
+
 static void print_command(const struct sim_config *c, FILE *out)
 {
     fprintf(out,
-            "ringfence-sim --seed %" PRIu64
+            "%s --seed %" PRIu64
             " --level %s --workers %u --shards %u --ops %u --liveness %u --cooldown %" PRIu64
             " --overload %s %s%s%s%s",
-            c->seed, levels[c->level], c->workers, c->shards, c->ops, c->liveness, c->cooldown,
-            overloads[c->overload], c->durable ? "--durable" : "--volatile",
+            program, c->seed, levels[c->level], c->workers, c->shards, c->ops, c->liveness,
+            c->cooldown, overloads[c->overload], c->durable ? "--durable" : "--volatile",
             c->judges == JUDGE_CHECKER     ? " --judge checker"
             : c->judges == JUDGE_REFERENCE ? " --judge reference"
                                            : "",
@@ -283,14 +286,14 @@ static void json_numbers(FILE *f, const char *name, const uint64_t *values, int 
                          const char *(*word_of)(int))
 {
     bool first = true;
-    fprintf(f, "  \"%s\": {", name);
+    fprintf(f, "\"%s\": {", name);
     for (int i = 0; i < count; i++) {
         if (values[i] != 0) {
             fprintf(f, "%s\"%s\": %" PRIu64, first ? "" : ", ", word_of(i), values[i]);
             first = false;
         }
     }
-    fputs("},\n", f);
+    fputs("}", f);
 }
 
 static const char *status_word(int i)
@@ -323,7 +326,41 @@ static void json_goodput(FILE *f, const char *name, const struct sim_goodput *g,
             g->steps == 0 ? 0 : (g->completed + g->checkpointed) * 1000 / g->steps, end);
 }
 
-static void write_json(const struct options *o, const struct sums *s, uint64_t wall_ms)
+static void json_line(FILE *f, const char *name, const uint64_t *values, int count,
+                      const char *(*word_of)(int))
+{
+    fputs("  ", f);
+    json_numbers(f, name, values, count, word_of);
+    fputs(",\n", f);
+}
+
+static void json_run(FILE *f, const struct sim_config *c, const struct sim_report *r)
+{
+    fprintf(f, "    {\"seed\": %" PRIu64 ", \"result\": \"%s\", \"again\": \"", r->seed,
+            r->failed ? r->kind : "ok");
+    print_command(c, f);
+    fprintf(f,
+            "\", \"operations\": %" PRIu64 ", \"calls\": %" PRIu64 ", \"end_time\": %" PRIu64
+            ", \"liveness_ops\": %" PRIu64 ", \"stream\": \"%016" PRIx64 "\", ",
+            r->ops, r->calls, r->end_time, r->liveness_used, r->stream_hash);
+    json_numbers(f, "events", r->events, RF_EVENT_RUN_PURGED + 1, event_word);
+    fputs(", ", f);
+    json_numbers(f, "rejections", r->refused, 100, status_word);
+    fputs(", ", f);
+    json_numbers(f, "violations", r->violations, RULES, rule_word);
+    fprintf(
+        f,
+        ", \"overload\": {\"kind\": \"%s\", \"completed_in_recovery\": %s, \"available\": %" PRIu64
+        ", \"full_scan\": %" PRIu64 ", ",
+        overloads[c->overload], r->goodput[2].completed != 0 ? "true" : "false", r->available,
+        r->scanned);
+    json_goodput(f, "before", &r->goodput[0], ", ");
+    json_goodput(f, "during", &r->goodput[1], ", ");
+    json_goodput(f, "after", &r->goodput[2], "}}");
+}
+
+static void write_json(const struct options *o, const struct sums *s, const struct sim_report *runs,
+                       uint64_t wall_ms)
 {
     FILE *f = open_for(o->json);
     fprintf(f, "{\n  \"seed\": %" PRIu64 ",\n  \"seeds\": %" PRIu64 ",\n  \"level\": \"%s\",\n",
@@ -348,19 +385,24 @@ static void write_json(const struct options *o, const struct sums *s, uint64_t w
         s->deaths, s->deaths_at_points, s->stops, s->busy, s->rebuilds, s->recoveries, s->lost_ops);
     fprintf(f, "  \"idle\": %" PRIu64 ",\n  \"liveness_ops_max\": %" PRIu64 ",\n", s->idle,
             s->liveness_max);
-    json_numbers(f, "steps", s->by_step, STEP_KINDS, step_word);
-    json_numbers(f, "executed", s->executed, CALLS, call_word);
-    json_numbers(f, "replayed", s->replayed, CALLS, call_word);
-    json_numbers(f, "rejections", s->refused, 100, status_word);
-    json_numbers(f, "events", s->events, RF_EVENT_RUN_PURGED + 1, event_word);
-    json_numbers(f, "violations", s->violations, RULES, rule_word);
+    json_line(f, "steps", s->by_step, STEP_KINDS, step_word);
+    json_line(f, "executed", s->executed, CALLS, call_word);
+    json_line(f, "replayed", s->replayed, CALLS, call_word);
+    json_line(f, "rejections", s->refused, 100, status_word);
+    json_line(f, "events", s->events, RF_EVENT_RUN_PURGED + 1, event_word);
+    json_line(f, "violations", s->violations, RULES, rule_word);
     fprintf(f,
             "  \"overload\": {\"seeds\": %" PRIu64 ", \"completed_in_recovery\": %" PRIu64
             ", \"available\": %" PRIu64 ", \"full_scan\": %" PRIu64 ", ",
             s->overloaded, s->recovered, s->available, s->scanned);
     json_goodput(f, "before", &s->goodput[0], ", ");
     json_goodput(f, "during", &s->goodput[1], ", ");
-    json_goodput(f, "after", &s->goodput[2], "}\n}\n");
+    json_goodput(f, "after", &s->goodput[2], "},\n  \"runs\": [\n");
+    for (uint64_t i = 0; i < s->seeds; i++) {
+        const struct sim_config c = config_of(o, runs[i].seed);
+        json_run(f, &c, &runs[i]);
+        fputs(i + 1 < s->seeds ? ",\n" : "\n  ]\n}\n", f);
+    }
     if (f != stdout) {
         fclose(f);
     }
@@ -372,6 +414,9 @@ static uint64_t wall_ms(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
+
+/* Many write into one pipe. */
+_Static_assert(sizeof(struct sim_report) <= PIPE_BUF, "a report is written whole or not at all");
 
 /* A job plays every jobs-th seed and sends its reports home. */
 static void job(const struct options *o, uint32_t me, int to)
@@ -422,7 +467,12 @@ int main(int argc, char **argv)
                         .overload = -1,
                         .durable = -1,
                         .shrink = true};
+    program = argv[0];
     parse(argc, argv, &o);
+    struct sim_report *runs = calloc(o.runs, sizeof(*runs));
+    if (runs == NULL) {
+        return 2;
+    }
     if (o.runs != 1 && (o.events != NULL || o.trace != NULL)) {
         refuse("only for one seed:", "--events, --trace");
     }
@@ -447,6 +497,7 @@ int main(int argc, char **argv)
     bool terminal = isatty(2);
     while (receive(ends[0], &r)) {
         struct sim_config c = config_of(&o, r.seed);
+        runs[r.seed - o.config.seed] = r;
         add_up(&sums, &c, &r);
         if (!o.quiet || r.failed) {
             print_line(&c, &r, stdout);
@@ -472,7 +523,8 @@ int main(int argc, char **argv)
            sums.nanoseconds == 0 ? 0 : sums.ops * 1000000 / (sums.nanoseconds / 1000 + 1),
            took / 1000, took % 1000 / 100);
     if (o.json != NULL) {
-        write_json(&o, &sums, took);
+        write_json(&o, &sums, runs, took);
     }
+    free(runs);
     return sums.failed == 0 && sums.seeds == o.runs ? 0 : 1;
 }

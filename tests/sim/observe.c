@@ -5,7 +5,8 @@
  * record (lock, sequence, lengths, scalars, version, references) is compared with a copy of it, and
  * a shard is read and compared field by field when that changed, or when the model touched it. The
  * rest of a record changes only together with its sequence word; to be sure of that too, everything
- * is read once in a while.
+ * is read once in a while. A run is compared when its own record changed, when the model touched it,
+ * or when one of its shards was looked at.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -165,22 +166,15 @@ static void look_at_shard(struct looking *l, uint32_t t, uint64_t run, uint64_t 
     }
 }
 
-static void look_at_shards(struct looking *l, uint32_t t, uint64_t run, struct model_run *m)
+/* Whether anything had to be looked at. */
+static bool look_at_shards(struct looking *l, uint32_t t, uint64_t run, struct model_run *m)
 {
     struct world *w = l->w;
     struct watch *watch = &w->watches[t][run];
     const struct rf_map *map = rf_handle_of(w->overseer)->map;
-    uint32_t slot;
-    uint64_t uid;
-    if (rf_find_run(map, &w->tenants[t], run, &slot, &uid) != RF_OK) {
-        return;
-    }
-    const struct rf_runrec *rec = rf_run_at(map, slot);
+    const struct rf_runrec *rec = rf_run_at(map, watch->slot);
     uint64_t count = atomic_load(&rec->count);
-    if (watch->uid != uid) {
-        watch->uid = uid;
-        watch->count = 0;
-    }
+    bool any = count != watch->count;
     if (count > watch->room) {
         watch->room = (uint32_t)(2 * count);
         watch->copies = realloc(watch->copies, watch->room * FRONT);
@@ -203,8 +197,55 @@ static void look_at_shards(struct looking *l, uint32_t t, uint64_t run, struct m
         }
         look_at_shard(l, t, run, r->shard, his);
         memcpy(copy, r, FRONT);
+        any = true;
     }
     watch->count = (uint32_t)count;
+    return any;
+}
+
+static bool run_is_as_it_was(const struct world *w, const struct watch *watch)
+{
+    const struct rf_runrec *rec = rf_run_at(rf_handle_of(w->overseer)->map, watch->slot);
+    return watch->here && memcmp(watch->run_front, rec, sizeof(watch->run_front)) == 0 &&
+           memcmp(&watch->run_body, &rec->body, sizeof(watch->run_body)) == 0;
+}
+
+static void compare_run(struct looking *l, uint32_t t, uint64_t run, struct model_run *m)
+{
+    struct world *w = l->w;
+    struct watch *watch = &w->watches[t][run];
+    const struct rf_map *map = rf_handle_of(w->overseer)->map;
+    rf_run_info info;
+    uint64_t uid = 0;
+    rf_status status = rf_get_run(w->overseer, &w->tenants[t], run, &info, NULL);
+    const char *difference = (status == RF_OK) != (m != NULL) ? "whether the run is there"
+                             : status == RF_OK && m != NULL   ? run_difference(&info, m)
+                             : status == RF_RUN_NOT_FOUND     ? NULL
+                                                              : rf_status_name(status);
+    watch->here =
+        status == RF_OK && rf_find_run(map, &w->tenants[t], run, &watch->slot, &uid) == RF_OK;
+    if (watch->here) {
+        const struct rf_runrec *rec = rf_run_at(map, watch->slot);
+        memcpy(watch->run_front, rec, sizeof(watch->run_front));
+        memcpy(&watch->run_body, &rec->body, sizeof(watch->run_body));
+    }
+    if (watch->uid != uid) {
+        watch->uid = uid;
+        watch->count = 0;
+    }
+    if (m != NULL) {
+        m->touched = false;
+    }
+    if (l->quiet) {
+        l->difference = l->difference == NULL ? difference : l->difference;
+        return;
+    }
+    if (difference != NULL && (w->config->judges & JUDGE_REFERENCE) != 0) {
+        sim_fail(w, "difference", "tenant %u run %" PRIu64 ": %s differs", t, run, difference);
+    }
+    if (status == RF_OK) {
+        checker_run(&w->checker, t, &info);
+    }
 }
 
 static void look_at_run(struct looking *l, uint32_t t, uint64_t run)
@@ -212,28 +253,16 @@ static void look_at_run(struct looking *l, uint32_t t, uint64_t run)
     struct world *w = l->w;
     struct model_run *m = model_find_run(&w->model, &w->tenants[t], run);
     struct watch *watch = &w->watches[t][run];
-    if (m == NULL && !watch->here && !l->full && !l->quiet) {
+    bool all = l->full || l->quiet;
+    if (m == NULL && !watch->here && !all) {
         return;
     }
-    rf_run_info info;
-    rf_status status = rf_get_run(w->overseer, &w->tenants[t], run, &info, NULL);
-    const char *difference = (status == RF_OK) != (m != NULL) ? "whether the run is there"
-                             : status == RF_OK && m != NULL   ? run_difference(&info, m)
-                             : status == RF_RUN_NOT_FOUND     ? NULL
-                                                              : rf_status_name(status);
-    watch->here = status == RF_OK;
-    if (l->quiet) {
-        l->difference = l->difference == NULL ? difference : l->difference;
-    } else {
-        if (difference != NULL && (w->config->judges & JUDGE_REFERENCE) != 0) {
-            sim_fail(w, "difference", "tenant %u run %" PRIu64 ": %s differs", t, run, difference);
-        }
-        if (status == RF_OK) {
-            checker_run(&w->checker, t, &info);
-        }
+    bool same = !all && m != NULL && !m->touched && run_is_as_it_was(w, watch);
+    if (!same) {
+        compare_run(l, t, run, m);
     }
-    if (status == RF_OK) {
-        look_at_shards(l, t, run, m);
+    if (watch->here && look_at_shards(l, t, run, m) && same) {
+        compare_run(l, t, run, m); /* its shards are counted in it */
     }
 }
 

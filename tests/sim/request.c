@@ -675,8 +675,18 @@ static void keep_books(struct world *w, const struct request *q, const struct an
                        struct reply *reply)
 {
     struct checker *c = &w->checker;
+    /* A volatile store loses all or nothing: it is as if all were of one epoch. */
+    bool logged = w->config->durable;
+    uint64_t durable = logged ? rf_durable(w->overseer) : UINT64_MAX;
+    uint64_t epoch = !logged                                ? 1
+                     : !reply->died && x->result.epoch != 0 ? x->result.epoch
+                                                            : x->epoch;
     uint64_t member = reply->died || q->flags != RF_BOUND ? 0 : x->member;
     bool lost = reply->died && q->flags == RF_BOUND;
+    if (reply->died && (w->config->judges & JUDGE_REFERENCE) == 0 &&
+        (q->call <= CALL_RENEW || q->call == CALL_UNPARK)) {
+        return; /* what the dead were told only the model knows, and here it does not count */
+    }
     switch (q->call) {
     case CALL_ACQUIRE:
     case CALL_CLAIM:
@@ -706,11 +716,11 @@ static void keep_books(struct world *w, const struct request *q, const struct an
     case CALL_ADD:
         for (uint32_t i = 0; i < x->args.count; i++) {
             checker_root(c, q->tenant, q->run, x->args.inputs[i].spec.start,
-                         x->args.inputs[i].spec.end);
+                         x->args.inputs[i].spec.end, epoch);
         }
         break;
     case CALL_PURGE:
-        checker_purged(c, q->tenant, q->run);
+        checker_purged(c, q->tenant, q->run, epoch, durable);
         break;
     default:
         break;

@@ -15,10 +15,12 @@
 #define RF_SIM_H
 
 #include <setjmp.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "chacha.h"
 #include "checker.h"
+#include "layout.h"
 #include "model.h"
 
 #define SIM_WORKERS_MAX 32u
@@ -236,6 +238,8 @@ struct watch {
     bool here;
     uint64_t uid;
     uint32_t slot;
+    uint8_t run_front[offsetof(struct rf_runrec, claim)];
+    struct rf_run_body run_body;
     uint32_t count, room;
     uint8_t *copies;
 };
@@ -252,7 +256,7 @@ struct sim_report {
     bool crashed;
     int signal;
     char directory[64]; /* of the store, while there is one */
-    char kind[16];      /* "difference", "S1", "ledger", "liveness", "capacity", "fsck", "error" */
+    char kind[16];      /* "difference", "S1", "ledger", "liveness", "recovery", ... */
     char what[400];
     uint32_t step; /* how many steps were made */
     uint32_t plan_steps;
@@ -271,7 +275,6 @@ struct sim_report {
     uint64_t deaths, deaths_at_points, stops, busy, rebuilds, restarts, recoveries, lost_ops;
     uint64_t looks, full_scans;
     uint64_t liveness_used;
-    uint64_t sentinel; /* completed after the overload */
     uint64_t available, scanned;
     struct sim_goodput goodput[3]; /* before, during, after */
     uint64_t nanoseconds;

@@ -145,6 +145,19 @@ static void streams_are_what_they_were(void)
     }
 }
 
+/* What campaigns found, as short as it was made. A long manifest with two faults: a guess had left the
+ * numbers of the one in the answer about the other. */
+static void what_was_found_stays_away(void)
+{
+    static struct sim_report r;
+    struct sim_config c = config_of(556, SIM_SUNNY, 10000);
+    struct step step = {.number = 6631, .kind = STEP_ADD_SHARDS, .worker = 3};
+    const struct plan plan = {.steps = &step, .count = 1};
+    sim_run_apart(&c, &plan, &r);
+    must_be_well(&c, &r);
+    TEST_ASSERT_EQUAL_UINT64(1, r.refused[RF_DUPLICATE_SHARD]);
+}
+
 /* A rule that is broken on purpose: here, the checker is told of a cooldown that nobody keeps. */
 static void a_failing_plan_is_made_shorter(void)
 {
@@ -171,6 +184,7 @@ int main(void)
     RUN_TEST(the_store_does_what_the_model_does);
     RUN_TEST(the_same_seed_is_the_same_run);
     RUN_TEST(streams_are_what_they_were);
+    RUN_TEST(what_was_found_stays_away);
     RUN_TEST(a_failing_plan_is_made_shorter);
     return UNITY_END();
 }

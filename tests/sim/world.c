@@ -319,21 +319,6 @@ void world_lose_everybody(struct world *w)
     w->report->restarts++;
 }
 
-/* What the checker believes of the ranges is what was recovered. */
-static void tell_roots(struct world *w)
-{
-    for (uint32_t i = 0; i < w->model.run_count; i++) {
-        const struct model_run *r = &w->model.runs[i];
-        uint32_t t = memcmp(&r->tenant, &w->tenants[0], sizeof(r->tenant)) == 0 ? 0 : 1;
-        for (uint32_t k = 0; k < r->count; k++) {
-            const struct model_shard *s = &r->shards[k];
-            if (s->status != RF_SHARD_SPLIT) {
-                checker_root(&w->checker, t, r->run, model_view(&s->start), model_view(&s->end));
-            }
-        }
-    }
-}
-
 void world_lose_region(struct world *w)
 {
     bool kindly = chacha_percent(&w->rng, 25);
@@ -353,13 +338,12 @@ void world_lose_region(struct world *w)
         sim_fail(w, "error", "a rebuilt region did not raise the incarnation");
     }
     w->incarnation = seen.incarnation;
-    checker_recovered(&w->checker);
+    checker_recovered(&w->checker, w->config->durable ? durable : 0);
     if (w->config->durable) {
         journal_go_back(w, durable, w->incarnation);
-        tell_roots(w);
         w->report->recoveries++;
     } else {
-        model_rebuild(&w->model, w->incarnation);
+        model_rebuild(&w->model, w->incarnation, w->now);
         w->report->rebuilds++;
     }
     enter_all(w);

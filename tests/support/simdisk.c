@@ -129,7 +129,7 @@ static uint64_t keep_bytes(const void *bytes, size_t len)
 }
 
 /* Its place in the order is taken first: what happens after this call comes after it. */
-static void keep(uint32_t kind, const struct rf_disk_event *event)
+static void keep_of(uint32_t thread, uint32_t kind, const struct rf_disk_event *event)
 {
     uint32_t i = atomic_fetch_add(&trace->entries, 1);
     if (i >= ENTRIES_MAX) {
@@ -138,7 +138,8 @@ static void keep(uint32_t kind, const struct rf_disk_event *event)
     }
     struct rf_simdisk_entry *entry = &trace->entry[i];
     entry->kind = kind;
-    entry->thread = (uint32_t)gettid();
+    entry->thread = thread;
+    entry->process = (uint32_t)getpid();
     entry->done = event->done;
     entry->sync = event->sync;
     entry->replace = event->replace;
@@ -153,6 +154,11 @@ static void keep(uint32_t kind, const struct rf_disk_event *event)
     snprintf(entry->name, sizeof(entry->name), "%s", event->name == NULL ? "" : event->name);
     snprintf(entry->name2, sizeof(entry->name2), "%s", event->name2 == NULL ? "" : event->name2);
     atomic_store(&entry->complete, 1);
+}
+
+static void keep(uint32_t kind, const struct rf_disk_event *event)
+{
+    keep_of((uint32_t)gettid(), kind, event);
 }
 
 /* What an operation that is about to be done is to be answered. */
@@ -249,6 +255,47 @@ void rf_simdisk_settle(void)
     }
 }
 
+static bool has_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", watched, name);
+    return access(path, F_OK) == 0;
+}
+
+/* The word that it was done, by the same thread. */
+static bool was_told(uint32_t begun)
+{
+    const struct rf_simdisk_entry *b = &trace->entry[begun];
+    for (uint32_t i = begun + 1; i < atomic_load(&trace->entries); i++) {
+        const struct rf_simdisk_entry *e = rf_simdisk_entry(i);
+        if (e != NULL && e->kind == b->kind && e->thread == b->thread && e->done) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void rf_simdisk_bury(pid_t pid, uint32_t since)
+{
+    uint32_t count = rf_simdisk_cuts();
+    for (uint32_t i = since; i < count; i++) {
+        const struct rf_simdisk_entry *e = rf_simdisk_entry(i);
+        if (e == NULL || e->process != (uint32_t)pid || e->done ||
+            (e->kind != RF_DISK_CREATE && e->kind != RF_DISK_RENAME && e->kind != RF_DISK_REMOVE) ||
+            was_told(i)) {
+            continue;
+        }
+        /* A temporary name belongs to one process; and a name that is gone is gone, by whomever. */
+        bool happened = has_file(e->name) == (e->kind == RF_DISK_CREATE);
+        struct rf_disk_event told = {.done = true,
+                                     .replace = e->replace,
+                                     .error = happened ? 0 : ECANCELED,
+                                     .name = e->name,
+                                     .name2 = e->name2};
+        keep_of(e->thread, e->kind, &told);
+    }
+}
+
 /* --- reading it --- */
 
 uint32_t rf_simdisk_cuts(void)
@@ -265,6 +312,23 @@ const struct rf_simdisk_entry *rf_simdisk_entry(uint32_t i)
 const uint8_t *rf_simdisk_bytes(const struct rf_simdisk_entry *entry)
 {
     return entry->bytes == UINT64_MAX ? NULL : trace->memory + entry->bytes;
+}
+
+bool rf_simdisk_is_note(uint32_t i, uint64_t *value)
+{
+    const struct rf_simdisk_entry *entry = rf_simdisk_entry(i);
+    if (entry == NULL || entry->kind != RF_SIMDISK_NOTE) {
+        return false;
+    }
+    *value = entry->id;
+    return true;
+}
+
+unsigned rf_simdisk_fill(void)
+{
+    uint64_t entries = (uint64_t)atomic_load(&trace->entries) * 100 / ENTRIES_MAX;
+    uint64_t bytes = atomic_load(&trace->bytes) * 100 / BYTES_MAX;
+    return (unsigned)(entries > bytes ? entries : bytes);
 }
 
 bool rf_simdisk_settles(const struct rf_simdisk_entry *entry)

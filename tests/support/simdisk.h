@@ -23,6 +23,8 @@
 #ifndef RF_TEST_SIMDISK_H
 #define RF_TEST_SIMDISK_H
 
+#include <sys/types.h>
+
 #include "disk.h"
 
 #define RF_SIMDISK_SECTOR    512u
@@ -64,10 +66,17 @@ const char *rf_simdisk_words(uint32_t i);
 void rf_simdisk_note(uint64_t value);
 /* What was noted before the cut, in order: copies at most `room`, returns how many there are. */
 size_t rf_simdisk_notes(uint32_t cut, uint64_t *values, size_t room);
+/* Whether event `i` is such a note, and what it says. */
+bool rf_simdisk_is_note(uint32_t i, uint64_t *value);
+/* How much of the room for events, or for bytes, is used, in percent. */
+unsigned rf_simdisk_fill(void);
 
 /* Writes of processes that were killed never end. Once those are gone for good, what they wrote is in the
  * directory's files or will never be: this looks, and lets the ones that are there end, not durably. */
 void rf_simdisk_settle(void);
+/* Names that a dead process was about to make, move or remove: whether it did can be seen in the directory
+ * once it has been waited for. Events before `since` are not its own. */
+void rf_simdisk_bury(pid_t pid, uint32_t since);
 
 /* --- images --- */
 
@@ -80,6 +89,10 @@ void rf_simdisk_sample(uint32_t cut, uint64_t seed, const char *into);
 /* The i-th of all images if there are at most `most`, the i-th of that many samples otherwise. False
  * behind the last. */
 bool rf_simdisk_next(uint32_t cut, uint64_t i, uint64_t most, uint64_t seed, const char *into);
+
+/* How many writes and changes of names may be there or not at this cut. */
+size_t rf_simdisk_unsettled(uint32_t cut);
+void rf_simdisk_remove_image(const char *path);
 
 /* --- faults --- */
 

@@ -65,6 +65,7 @@ struct change {
     uint32_t kind;
     uint32_t thread;
     uint32_t done; /* NEVER: not known to be */
+    bool replace;
     char name[RF_SIMDISK_NAME_MAX];
     char name2[RF_SIMDISK_NAME_MAX];
     size_t file;
@@ -190,6 +191,11 @@ static void apply_change(struct names *names, const struct change *change)
         set_name(names, change->name, change->file);
         break;
     case RF_DISK_RENAME:
+        /* One that is only possible, and does not replace, did not happen if its name was taken. */
+        if (change->done == NEVER && !change->replace &&
+            find_name(names, change->name2) != SIZE_MAX) {
+            break;
+        }
         drop_name(names, change->name);
         set_name(names, change->name2, change->file);
         break;
@@ -223,6 +229,18 @@ static void settle_change(size_t i, uint32_t at)
     model.changes_count++;
 }
 
+/* What its thread will say of a change, some time after this event; EAGAIN: nothing. */
+static int will_be_told(const struct change *change, uint32_t at)
+{
+    for (uint32_t i = at; i < rf_simdisk_cuts(); i++) {
+        const struct rf_simdisk_entry *e = rf_simdisk_entry(i);
+        if (e != NULL && e->kind == change->kind && e->thread == change->thread && e->done) {
+            return e->error;
+        }
+    }
+    return EAGAIN;
+}
+
 /* The file of a name that somebody is seen to use at this event. */
 static size_t used_name(const char *text, uint32_t at)
 {
@@ -230,23 +248,33 @@ static size_t used_name(const char *text, uint32_t at)
     if (i != SIZE_MAX) {
         return model.living.at[i].file;
     }
+    /* Somebody made it and has not said so yet: whoever will, if several are about to. */
+    size_t maker = SIZE_MAX, makers = 0;
     for (size_t c = 0; c < model.changes_count; c++) {
         const struct change *change = &model.changes[c];
         const char *makes = change->kind == RF_DISK_CREATE   ? change->name
                             : change->kind == RF_DISK_RENAME ? change->name2
                                                              : "";
-        if (change->done == NEVER && strcmp(makes, text) == 0) {
-            size_t file = change->file;
-            settle_change(c, at);
-            return file;
+        if (change->done == NEVER && strcmp(makes, text) == 0 &&
+            (makers++ == 0 || will_be_told(change, at) == 0)) {
+            maker = c;
         }
     }
-    return NO_FILE;
+    if (maker == SIZE_MAX) {
+        return NO_FILE;
+    }
+    size_t file = model.changes[maker].file;
+    settle_change(maker, at);
+    return file;
 }
 
 static void begin_change(const struct rf_simdisk_entry *e, uint32_t at)
 {
-    struct change change = {.kind = e->kind, .thread = e->thread, .done = NEVER, .file = NO_FILE};
+    struct change change = {.kind = e->kind,
+                            .thread = e->thread,
+                            .done = NEVER,
+                            .replace = e->replace,
+                            .file = NO_FILE};
     memcpy(change.name, e->name, sizeof(change.name));
     memcpy(change.name2, e->name2, sizeof(change.name2));
     if (e->kind == RF_DISK_CREATE) {
@@ -312,6 +340,33 @@ static uint32_t began(const struct rf_simdisk_entry *e, uint32_t at)
     return 0;
 }
 
+static bool has_file(const struct names *names, size_t file)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->at[i].file == file) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nobody will find it again: its bytes are of no interest, and there may be thousands. */
+static void forget_unnamed(void)
+{
+    for (size_t f = 0; f < model.files_count; f++) {
+        struct file *file = &model.files[f];
+        bool named = has_file(&model.durable, f) || has_file(&model.living, f);
+        for (size_t c = 0; c < model.changes_count && !named; c++) {
+            named = model.changes[c].file == f;
+        }
+        if (file->bytes != NULL && !named) {
+            free(file->bytes);
+            file->bytes = NULL;
+            file->size = file->room = 0;
+        }
+    }
+}
+
 static void sync_names(uint32_t since)
 {
     for (size_t c = 0; c < model.changes_count;) {
@@ -322,6 +377,7 @@ static void sync_names(uint32_t since)
             c++;
         }
     }
+    forget_unnamed();
 }
 
 /* --- bytes --- */
@@ -365,10 +421,24 @@ static void take_write(struct file *file, size_t i)
     free(w.gone);
 }
 
+/* The file that somebody has open under this name. Who was stopped for long may have one whose name was
+ * removed meanwhile: what is written there nobody will see. */
+static size_t open_file(const char *name, uint32_t at)
+{
+    size_t f = used_name(name, at);
+    for (uint32_t i = at; i-- > 0 && f == NO_FILE;) {
+        const struct rf_simdisk_entry *e = rf_simdisk_entry(i);
+        if (e != NULL && e->kind == RF_DISK_REMOVE && strcmp(e->name, name) == 0) {
+            f = new_file();
+        }
+    }
+    TEST_ASSERT_TRUE_MESSAGE(f != NO_FILE, rf_simdisk_words(at));
+    return f;
+}
+
 static void begin_write(const struct rf_simdisk_entry *e, uint32_t at)
 {
-    size_t f = used_name(e->name, at);
-    TEST_ASSERT_TRUE_MESSAGE(f != NO_FILE, rf_simdisk_words(at));
+    size_t f = open_file(e->name, at);
     struct file *file = &model.files[f];
     file->writes = grown(file->writes, file->count, sizeof(*file->writes));
     file->writes[file->count++] = (struct write){.id = e->id,
@@ -430,9 +500,7 @@ static void play_event(const struct rf_simdisk_entry *e, uint32_t at)
         break;
     case RF_DISK_SYNC:
         if (rf_simdisk_settles(e)) {
-            size_t f = used_name(e->name, at);
-            TEST_ASSERT_TRUE_MESSAGE(f != NO_FILE, rf_simdisk_words(at));
-            sync_bytes(&model.files[f], began(e, at));
+            sync_bytes(&model.files[open_file(e->name, at)], began(e, at));
         }
         break;
     case RF_DISK_SYNC_DIR:
@@ -953,4 +1021,20 @@ void rf_simdisk_sample(uint32_t cut, uint64_t seed, const char *into)
     }
     free(names.at);
     close(directory);
+}
+
+size_t rf_simdisk_unsettled(uint32_t cut)
+{
+    play_until(cut);
+    size_t count = model.changes_count;
+    for (size_t i = 0; i < model.living.count; i++) {
+        count += model.files[model.living.at[i].file].count;
+    }
+    return count;
+}
+
+void rf_simdisk_remove_image(const char *path)
+{
+    close(fresh_directory(path));
+    TEST_ASSERT_EQUAL(0, rmdir(path));
 }

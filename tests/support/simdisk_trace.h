@@ -15,6 +15,7 @@ struct rf_simdisk_entry {
     _Atomic uint32_t complete;
     uint32_t kind;
     uint32_t thread;
+    uint32_t process;
     bool done;
     bool sync;
     bool replace;

@@ -24,7 +24,7 @@ void vault_found(struct vault *vault, rf_durability durability)
     rf_tenant_from_name("vault", &vault->tenant);
 }
 
-void vault_small_lanes(struct vault *vault, uint32_t lane_bytes)
+rf_status vault_try_lanes(const struct vault *vault, uint32_t lane_bytes, rf_detail *detail)
 {
     const rf_options *o = &vault->options;
     const struct rf_region_options region = {
@@ -41,12 +41,19 @@ void vault_small_lanes(struct vault *vault, uint32_t lane_bytes)
         .create = true,
     };
     struct rf_map *map;
-    rf_detail detail = {0};
     uint64_t cookie;
-    CREW_CHECK(rf_process_enter(&cookie, &detail) == RF_OK, "%s", detail.where);
-    CREW_CHECK(rf_region_open(vault->directory, &region, &map, &detail) == RF_OK, "%s",
-               detail.where);
-    rf_region_close(map);
+    CREW_CHECK(rf_process_enter(&cookie, detail) == RF_OK, "%s", detail->where);
+    rf_status status = rf_region_open(vault->directory, &region, &map, detail);
+    if (status == RF_OK) {
+        rf_region_close(map);
+    }
+    return status;
+}
+
+void vault_small_lanes(struct vault *vault, uint32_t lane_bytes)
+{
+    rf_detail detail = {0};
+    CREW_CHECK(vault_try_lanes(vault, lane_bytes, &detail) == RF_OK, "%s", detail.where);
 }
 
 void vault_raze(struct vault *vault)

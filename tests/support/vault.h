@@ -17,6 +17,8 @@ struct vault {
 void vault_found(struct vault *vault, rf_durability durability);
 /* Makes the store with lanes of this size, which is smaller than any user can have it. */
 void vault_small_lanes(struct vault *vault, uint32_t lane_bytes);
+/* Only tries to. */
+rf_status vault_try_lanes(const struct vault *vault, uint32_t lane_bytes, rf_detail *detail);
 /* Removes all of it. Whoever has it open has to be gone. */
 void vault_raze(struct vault *vault);
 

@@ -16,8 +16,8 @@
  *           or not at all, its locks are cleared by survivors, and the shards it held are
  *           claimable at once, without waiting for a deadline.
  *  cores    The kernel reports a death when the process is gone. One that dumps a large core is
- *           gone only after the dump, possibly seconds later. An abort by ringfence itself marks
- *           its members dead first.
+ *           gone only after the dump, possibly seconds later. An abort by ringfence itself (a
+ *           broken invariant) first marks the handle dead that it was called with.
  *  SIGSTOP  A stopped process costs its own shards until their deadlines, and BUSY (with its pid)
  *           to whoever needs a lock that it was stopped with. After it goes on, its writes to the
  *           store are refused by the fence. Its writes to anything else are refused only if you
@@ -158,7 +158,7 @@ typedef enum rf_status {
                                nothing is leased */
 
     /* the machine */
-    RF_BUSY = 90,             /* a living process (detail.pid) holds a lock for too long */
+    RF_BUSY = 90,             /* a living process (detail.pid, if not 0) is in the way */
     RF_FORKED = 91,           /* the handle belongs to the parent process */
     RF_CORRUPT = 92,          /* bytes that no ringfence wrote, or damaged ones */
     RF_VERSION_MISMATCH = 93, /* another format or layout than this library's */
@@ -230,7 +230,7 @@ typedef struct rf_detail {
     uint64_t shard;       /* the shard id at fault, where it is the caller's own */
     uint64_t deadline;    /* when the lease ends or ended */
     uint64_t retry_after; /* how long to wait, ns */
-    uint32_t pid;         /* RF_BUSY: who holds the lock */
+    uint32_t pid;         /* RF_BUSY: who holds the lock, where it is one; else 0 */
     int32_t os_error;     /* errno of the system call that failed */
     bool has_index;
     char where[192]; /* RF_CORRUPT, RF_IO_ERROR, RF_RESOURCE_EXHAUSTED...: which part or call */
@@ -497,22 +497,31 @@ typedef struct rf_options {
     bool create;    /* make the directory and the region if they are not there */
     bool read_only; /* look, touch nothing: no member slot, no writable mapping */
 
-    /* Only when the region is made; 0 is the default in brackets. */
-    uint64_t max_shards;        /* [1,000,000] */
-    uint64_t max_tenant_shards; /* [max_shards] */
-    uint64_t max_bytes;         /* for keys, tokens and metadata that are not short [1 GiB] */
-    uint32_t max_runs;          /* [4,096] */
-    uint32_t max_members;       /* handles at once [1,000] */
-    uint64_t claim_cooldown;    /* ns between two claims of one worker [0: none] */
+    /* Only when the region is made. 0 means the default, which is in brackets; behind it are the least
+     * and the most. Anything else is RF_INVALID_ARGUMENT, and the sentence says which one and why. */
+    uint64_t max_shards;        /* [1,000,000] 1 to 16,000,000 */
+    uint64_t max_tenant_shards; /* [max_shards] 1 to 16,000,000 */
+    uint64_t max_bytes;         /* for keys, tokens and metadata that are not short
+                                   [1 GiB] 64 KiB to 256 GiB */
+    uint32_t max_runs;          /* [4,096] 1 to 1,000,000 */
+    uint32_t max_members;       /* handles at once [1,000] 1 to 2,047 */
+    uint64_t claim_cooldown;    /* ns between two claims of one worker, and from a cold open to the
+                                   first claim of any [0: none] any */
     bool has_group;             /* the region is 0660 and belongs to `group` */
     uint32_t group;
     rf_durability durability; /* [RF_VOLATILE]; else what calls do that do not say (rf_result) */
-    uint64_t segment_bytes;   /* of one file of the log [16 MiB] */
-    uint64_t snapshot_bytes;  /* of log after which a snapshot is taken [64 MiB] */
-    uint64_t flush_interval;  /* ns after which what nobody waits for is written [5 ms] */
+    uint64_t segment_bytes;   /* of one file of the log, a multiple of 4,096
+                               * [16 MiB] 64 KiB to 4 GiB. Besides two of them, 8 KiB of log are
+                               * made ready for every lease, so that a full disk can't keep it from
+                               * being ended: 8 GB for a million */
+    uint64_t snapshot_bytes; /* of log after which a snapshot is taken, or more: at least twice what
+                               * the last one took, so that many shards cost no more
+                               * [64 MiB] 64 KiB to 1 TiB */
+    uint64_t flush_interval; /* ns after which what nobody waits for is written
+                               * [5 ms] 100 us to 1 h */
 
     /* Of this handle. */
-    uint64_t busy_timeout; /* ns to wait for a lock of a living process [1 s] */
+    uint64_t busy_timeout; /* ns to wait for a lock of a living process [1 s] any */
 
     /* For simulators and instruction counters: a handle without guardian, whose death has to be
      * declared and whose tending is done by rf_tend; a clock of one's own; a region elsewhere. */
@@ -613,7 +622,8 @@ RF_API rf_status rf_unpark(rf_store *store, uint64_t now, const rf_tenant *tenan
 /* The first shard that can be had, from position `worker mod number of shards` on. timeout 0 does
  * not wait; otherwise it sleeps until something is claimable, the run ends (RF_RUN_TERMINAL) or
  * timeout ns have passed (RF_NONE_AVAILABLE). RF_FOREVER waits for ever. A handle with a clock of
- * its own never sleeps. */
+ * its own never sleeps. A shard whose lock somebody else has is passed over; RF_BUSY only if there is
+ * nothing else, and not before the busy timeout. */
 #define RF_FOREVER UINT64_MAX
 RF_API rf_status rf_claim(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
                           uint64_t worker, uint32_t flags, uint64_t timeout, rf_grant *grant,
@@ -732,10 +742,11 @@ RF_API rf_status rf_lease_parse(const char *text, rf_tenant *tenant, rf_lease *l
 /* --- durability --- */
 
 /* Returns when everything up to `epoch` (of an rf_result) is durable. RF_IO_ERROR after a write has failed: then
- * nothing is acknowledged any more, and the store has to be closed by all and opened again. */
+ * nothing is acknowledged any more, and the store has to be closed by all and opened again. Only of an epoch
+ * that had become durable before that it is still RF_OK: that is true, now as before. */
 RF_API rf_status rf_sync(rf_store *store, uint64_t epoch, rf_detail *detail);
 /* The same for everything that any process has done so far. Together with a read before it: "only what is
- * durable". */
+ * durable". RF_IO_ERROR after a write has failed, always. */
 RF_API rf_status rf_barrier(rf_store *store, rf_detail *detail);
 /* Everything up to this epoch is on the disk. 0 in a volatile store. */
 RF_API uint64_t rf_durable(const rf_store *store);
@@ -743,7 +754,7 @@ RF_API uint64_t rf_durable(const rf_store *store);
  * somebody is taking one. */
 RF_API rf_status rf_snapshot(rf_store *store, rf_detail *detail);
 /* Copies a live store into a directory that is empty or does not exist: a snapshot and the log after it. Opening
- * the copy is a cold open. */
+ * the copy is a cold open. RF_INVALID_ARGUMENT for a directory inside of the store's. */
 RF_API rf_status rf_backup(rf_store *store, const char *directory, rf_detail *detail);
 
 /* One difference that rf_verify found, in words without a byte of a key. */
@@ -845,6 +856,30 @@ typedef struct rf_member_info {
 typedef bool rf_visit_member(void *context, const rf_member_info *member);
 RF_API rf_status rf_list_members(rf_store *store, rf_visit_member *visit, void *context,
                                  rf_detail *detail);
+
+/* A lock that somebody holds at the moment. Operations hold theirs for microseconds; one that is held
+ * for longer belongs to a process that is stopped, or does not get a processor. */
+typedef enum rf_lock_what {
+    RF_LOCK_OF_NAME = 0,  /* of names of runs that are being made or purged, a 64th of all */
+    RF_LOCK_OF_SHARD = 1, /* tenant, run and shard say which */
+    RF_LOCK_OF_RUN = 2,   /* tenant and run say which */
+} rf_lock_what;
+typedef struct rf_lock_info {
+    uint32_t slot; /* of the member that holds it */
+    uint32_t pid;
+    bool dead; /* and not yet settled */
+    rf_lock_what what;
+    rf_tenant tenant;
+    uint64_t run;
+    uint64_t shard;
+    /* ns. The store's guardians look every second or two, and this is the time since they first saw it
+     * held: at least so long. 0: none of them has seen it yet. */
+    uint64_t held;
+    uint64_t hold; /* two lists with the same number here: it has not been let go in between */
+} rf_lock_info;
+typedef bool rf_visit_lock(void *context, const rf_lock_info *lock);
+RF_API rf_status rf_list_locks(rf_store *store, rf_visit_lock *visit, void *context,
+                               rf_detail *detail);
 
 /* --- following --- */
 
