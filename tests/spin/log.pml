@@ -13,6 +13,7 @@
  *   BAD_HEADLATE  the owner overwrites before it stores the new head
  *   BAD_OWNBYTES  what is not a function of the lanes (durable when sealed) is not agreed upon
  *   BAD_ADMIT     a lane's space is used again before its records are durable
+ *   BAD_TELL      how far a lane was walked is said before the batch is durable
  */
 #ifndef L
 #define L 3        /* records a lane */
@@ -35,7 +36,7 @@
 #define EM (R+NL*L+3)
 #define NONE 255
 byte G=R+1, durable=R;                   /* epochs 1 .. R are of before, and done */
-byte le[NL], lo[NL], head[NL];
+byte le[NL], lo[NL], head[NL], walked[NL];
 byte cpos[NL*LC], cep[NL*LC];            /* cell: endless position, epoch */
 byte lagt[R], lagv[R];                   /* entry words: epoch that each speaks of, and value */
 byte endt[R], endv[R];
@@ -119,18 +120,20 @@ inline compose(X) {
   do
   :: i<NL ->
      STEP(h=head[i]);
+     STEP(if :: walked[i]>h -> h=walked[i] :: else fi);
      STEP(o=lo[i]);
-     k=h; lost=0;
+     k=h; lost=0; hint[i]=h;
      do
      :: k<o && !lost ->
         STEP(if :: cpos[i*LC+k%LC]!=k -> lost=1
                 :: cpos[i*LC+k%LC]==k && cep[i*LC+k%LC]==X -> mask=mask|(1<<(i*L+k)); c++
-                :: else fi; k++)
+                :: else fi;
+             if :: cpos[i*LC+k%LC]==k && cep[i*LC+k%LC]<=X && hint[i]==k -> hint[i]=k+1 :: else fi; k++)
      :: else -> break
      od;                                                                   /* log.copied */
 #ifndef BAD_NOHEAD
 #ifndef BAD_NOCHK
-     if :: atomic { head[i]!=h -> goto again } :: atomic { head[i]==h -> skip } fi;
+     if :: atomic { head[i]>h -> goto again } :: atomic { head[i]<=h -> skip } fi;
 #endif
 #endif
      i++; h=0; o=0; k=0; lost=0
@@ -143,9 +146,9 @@ inline compose(X) {
 #endif
 }
 
-#define CLEAR E=0; i=0; h=0; o=0; k=0; mask=0; prev=0; c=0; xe=0; xo=0; lost=0; own=0; d=0; nend=0
+#define CLEAR hint[0]=0; hint[NL-1]=0; E=0; i=0; h=0; o=0; k=0; mask=0; prev=0; c=0; xe=0; xo=0; lost=0; own=0; d=0; nend=0
 proctype helper() {
-  byte E, i, h, o, k, mask, prev, c, xe, xo, own, d, nend; bit lost;
+  byte E, i, h, o, k, mask, prev, c, xe, xo, own, d, nend, hint[NL]; bit lost;
 start:
   do
   :: atomic { fin==NL && durable+1==G && !OPEN -> goto end_of }
@@ -187,6 +190,17 @@ start:
   STEP(if :: dont[E%R]==E-R -> dont[E%R]=E :: else fi);                    /* log.done */
 #endif
 #endif
+  STEP(if :: durable+1<G && dont[(durable+1)%R]==durable+1 -> durable++; assert(disk[durable]!=NONE) :: else fi);   /* log.before_durable */
+  do                                                                       /* rf_batcher_tell */
+  :: i<NL ->
+#ifdef BAD_TELL
+     STEP(if :: hint[i]>walked[i] -> walked[i]=hint[i] :: else fi);
+#else
+     STEP(if :: durable>=E && hint[i]>walked[i] -> walked[i]=hint[i] :: else fi);
+#endif
+     i++
+  :: else -> break
+  od;
 again: atomic { CLEAR; goto start };
 killed: atomic { CLEAR; goto start };                                      /* another process takes its place */
 end_of: skip

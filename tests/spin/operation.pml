@@ -3,7 +3,8 @@
  * taken, PREPARED, the commit in the lane, apply, IDLE; death before every store; reapers that die; slots
  * that are used again; epochs sealed and batches written meanwhile by anybody.
  *
- * No flag is the code. Each of these leaves out or changes one rule, and must give an error:
+ *   -DVISITOR     somebody else who reaps once, and may die over it: reapers die though few others are there
+ * No other flag is the code. Each of these leaves out or changes one rule, and must give an error:
  *   BAD_GEARLY    the open epoch is read before the locks are taken
  *   BAD_NOE       the commit looks at the offset only: a lane raised past its epoch does not stop it
  *   BAD_TWO       PREPARED is stored before the lane offset (two words)
@@ -11,8 +12,7 @@
  *   BAD_SKIPDEAD  a sealer leaves out lanes of slots that nobody lives in
  *   BAD_HALF      a writer trusts that the epoch is sealed instead of raising every lane itself
  *   BAD_HDR       after a failed commit the record keeps its old epoch
- *   BAD_GENFIRST  the reaper ends the generation before the descriptor is IDLE (needs two members, two
- *                 operations and two deaths: too large for make model)
+ *   BAD_GENFIRST  the reaper ends the generation before the descriptor is IDLE (with VISITOR)
  *   BAD_TAKEFIRST a block's tag is swapped in before it is named
  *   BAD_COUNT     the run's count is incremented by apply, not stored as an absolute value
  */
@@ -31,7 +31,11 @@
 #ifndef SEALS
 #define SEALS 1
 #endif
+#ifdef VISITOR
+#define M (N+2)
+#else
 #define M (N+1)
+#endif
 #define OM OPS
 #define EM (N*OPS+SEALS+3)
 #define BLOCKS (N+1)
@@ -67,7 +71,7 @@ byte cnt, ends;                          /* ghosts: commits, and those that coun
 byte retmax;                             /* ghost: highest epoch of an operation that has returned */
 bit com[N*OM];                           /* ghost: committed */
 
-#define STEP(x) atomic { if :: deaths<DEATHS && me<N -> deaths++; dead[me]=1; goto killed :: stops<STOPS && me<N -> stops++; stp[me]=1; goto halted :: true -> x fi }
+#define STEP(x) atomic { if :: deaths<DEATHS && me!=N -> deaths++; dead[me]=1; goto killed :: stops<STOPS && me<N -> stops++; stp[me]=1; goto halted :: true -> x fi }
 #ifdef BAD_COUNT
 #define SETCOUNT(d) rcount++
 #else
@@ -163,7 +167,7 @@ inline HELP() {                /* advance(): write the batch after durable, if i
   :: atomic { LFREE(L) -> L=ID(me); break } \
   :: atomic { !LFREE(L) && dead[SLOT(L)] && slot[SLOT(L)]==LIVE && !STUCK(L) -> vic=SLOT(L) }; REAP(vic); vic=0 \
   :: atomic { !LFREE(L) && STUCK(L) -> goto busy } \
-  :: atomic { deaths<DEATHS && me<N -> deaths++; dead[me]=1; goto killed } \
+  :: atomic { deaths<DEATHS && me!=N -> deaths++; dead[me]=1; goto killed } \
   od
 
 #define CLEAR n=n; g=0; o=0; e=0; s0=0; vic=0; got=0; rs=0; rl=0; rt=0; i=0; k=0; xe=0; xo=0; E=0; mask=0; b=0; end=0; c0=0
@@ -297,6 +301,20 @@ proctype guardian(byte me) {
        :: else fi };
 killed: halted: busy: skip
 }
+#ifdef VISITOR
+proctype visitor(byte me) {
+  byte vic, rs, rl, rt; bit got;
+  if
+  :: atomic { dead[0] && slot[0]==LIVE -> vic=0 }; REAP(vic)
+#if N>1
+  :: atomic { dead[1] && slot[1]==LIVE -> vic=1 }; REAP(vic)
+#endif
+  :: atomic { ALLOUT -> skip }
+  fi;
+killed: halted: skip
+}
+#endif
+
 init { atomic {
   byte z=0; do :: z<EM -> disk[z]=NONE; z++ :: else -> break od; z=0;
   slot[N]=LIVE; tags=1; blk[0]=1;
@@ -306,5 +324,8 @@ init { atomic {
 #endif
 #if SEALS>0
   run sealer();
+#endif
+#ifdef VISITOR
+  slot[N+1]=LIVE; run visitor(N+1);
 #endif
   run guardian(N) } }

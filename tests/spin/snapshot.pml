@@ -52,18 +52,18 @@ proctype member(byte me) {
      n++; fe=0;
 #ifdef CHAIN
      if
-     :: o=lo[me]; 
+     :: o=lo[me];
         g=G;
 #ifndef BAD_CHLATE
-        ce[me]=g;
+        ce[me]=g;                                    /* op.chain */
 #endif
-        st[me]=CHUNK; 
+        st[me]=CHUNK;
         atomic { hep[me*OM+o]=g; hv[me*OM+o]=0; hw[me*OM+o]=0 };
         COMMIT(g,o);
 #ifdef BAD_CHLATE
         ce[me]=g;
 #endif
-        fe=hep[me*OM+o]
+        fe=hep[me*OM+o]                              /* op.chunk */
      :: skip
      fi;
 #endif
@@ -79,14 +79,14 @@ proctype member(byte me) {
      :: atomic { st[me]=PREP; doff[me]=o }; g=G
      fi;
 #else
-     atomic { st[me]=PREP; doff[me]=o }; g=G;
+     atomic { st[me]=PREP; doff[me]=o }; g=G;        /* op.prepared */
 #endif
      atomic { hep[me*OM+o]=g; hv[me*OM+o]=ra0+1; hw[me*OM+o]=(two -> ra1+1 : 0); hfe[me*OM+o]=fe };
      COMMIT(g,o);
-     com[me*OM+o]=1;
-     ra0=hv[me*OM+o]; rb0=ra0;
+     com[me*OM+o]=1;                                 /* lane.committed */
+     ra0=hv[me*OM+o]; rb0=ra0;                       /* record.open .. record.close */
      if :: two -> ra1=hw[me*OM+o]; rb1=ra1 :: else fi;
-     atomic { st[me]=IDLE; ce[me]=0 };
+     atomic { st[me]=IDLE; ce[me]=0 };               /* op.idle */
      L0=0; if :: two -> L1=0 :: else fi;
      atomic { two=0; g=0; o=0; fe=0 }
   :: else -> break
@@ -103,7 +103,7 @@ inline RAISE(E) {
 }
 proctype sealer() { byte i, xe, xo, E, n;
   do
-  :: n<SEALS -> n++; E=G; atomic { if :: G==E -> G=E+1 :: else fi };
+  :: n<SEALS -> n++; E=G; atomic { if :: G==E -> G=E+1 :: else fi };   /* log.before_seal, log.sealed */
      if :: goto end :: skip fi; RAISE(E); E=0
   :: else -> break
   od; end: skip }
@@ -130,16 +130,16 @@ inline SCAN() {
 }
 proctype snapshot() {
   byte i, xe, xo, r, c, o, s, v0, v1, ge;
-  r=G;
+  r=G;                                               /* snapshot.begun */
 #ifdef BAD_SCANFIRST
   SCAN();
   RAISE(r-1);
 #else
 #ifndef BAD_R
-  RAISE(r-1);                                        /* log.raised */
+  RAISE(r-1);                                        /* snapshot.raised */
 #endif
 #ifndef BAD_NODESC
-  SCAN();
+  SCAN();                                            /* snapshot.scanned */
 #endif
 #endif
 #ifdef BAD_GEND
@@ -148,7 +148,7 @@ proctype snapshot() {
   atomic { ra0==rb0 -> v0=ra0 };
   atomic { ra1==rb1 -> v1=ra1 };
 #ifndef BAD_GEND
-  ge=G;
+  ge=G;                                              /* snapshot.copied; then snapshot.durable, snapshot.published */
 #endif
   atomic { nfin==N -> i=0;
     do
