@@ -75,13 +75,17 @@ static void settle(struct rf_judge *j)
     }
 }
 
-static void take_picture(struct rf_judge *j, struct picture *p)
+static void take_picture_with(struct rf_judge *j, struct picture *p, bool versions)
 {
     uint64_t now = (j->scene->traits & SCENE_LATE_LOOK) != 0 ? SCENE_LATE : SCENE_LOOK;
-    rf_status status = picture_take(p, j->store, &j->tenant, SCENE_RUN, now, j->floor,
-                                    (j->scene->traits & SCENE_UNCOUNTED) == 0);
+    rf_status status = picture_take(p, j->store, &j->tenant, SCENE_RUN, now, j->floor, versions);
     claim_status(j, status, "looking at the run");
     CLAIM(p->broken[0] == 0, p->broken);
+}
+
+static void take_picture(struct rf_judge *j, struct picture *p)
+{
+    take_picture_with(j, p, (j->scene->traits & SCENE_UNCOUNTED) == 0);
 }
 
 static void claim_sound(struct rf_judge *j)
@@ -285,8 +289,55 @@ const char *rf_judge_cold(struct rf_judge *j, int *done)
     return NULL;
 }
 
+const char *rf_judge_settled_look(struct rf_judge *j)
+{
+    if (setjmp(j->wrong) != 0) {
+        return j->words;
+    }
+    enter(j);
+    take_picture_with(j, &j->settled[j->settled_count++], false);
+    claim_sound(j);
+    leave(j);
+    return NULL;
+}
+
+static void compare_settled(struct rf_judge *j, int done)
+{
+    struct picture now;
+    bool known = false;
+    take_picture_with(j, &now, false);
+    for (unsigned i = 0; i < j->settled_count && !known; i++) {
+        bool allowed = done < 0 || i == (done != 0 ? 3u : 1u);
+        known = allowed && strcmp(now.text, j->settled[i].text) == 0;
+    }
+    if (!known) {
+        snprintf(j->words, sizeof(j->words), "cold, %s: %s",
+                 done < 0    ? "neither before nor after"
+                 : done != 0 ? "not as it was after it was done"
+                             : "not as it was before",
+                 picture_difference(&now, &j->settled[done == 0 ? 1 : 3]));
+        blame(j, j->words);
+    }
+    picture_free(&now);
+}
+
+const char *rf_judge_settled(struct rf_judge *j, int done)
+{
+    if (setjmp(j->wrong) != 0) {
+        return j->words;
+    }
+    enter(j);
+    compare_settled(j, done);
+    claim_sound(j);
+    leave(j);
+    return NULL;
+}
+
 void rf_judge_drop(struct rf_judge *j)
 {
+    for (unsigned i = 0; i < j->settled_count; i++) {
+        picture_free(&j->settled[i]);
+    }
     picture_free(&j->before);
     picture_free(&j->after);
     picture_free(&j->cold[0]);

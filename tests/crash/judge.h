@@ -31,7 +31,10 @@ struct rf_judge {
     struct picture before, after; /* how it may end */
     struct picture cold[2];       /* the same after a cold open */
     bool told_apart, cold_apart;  /* they differ */
-    char words[8192];             /* what is wrong */
+    /* Cold, without versions: at the first moment, and after that was settled; at the last, likewise. */
+    struct picture settled[4];
+    unsigned settled_count;
+    char words[8192]; /* what is wrong */
 
     rf_store *store;
     jmp_buf wrong;
@@ -45,6 +48,11 @@ const char *rf_judge(struct rf_judge *judge, enum rf_settling how, int *done);
 const char *rf_judge_look(struct rf_judge *judge, struct picture *picture);
 /* The same for a store whose region is gone. *done as above. */
 const char *rf_judge_cold(struct rf_judge *judge, int *done);
+/* A store whose region is gone, after a settler has died in it: takes one of the ways it may be, or
+ * compares with those that were taken. A lease that is given up is a version and nothing else by then. */
+const char *rf_judge_settled_look(struct rf_judge *judge);
+/* done: 1 and 0: it must be there, must not be there; -1: either. */
+const char *rf_judge_settled(struct rf_judge *judge, int done);
 void rf_judge_drop(struct rf_judge *judge);
 
 #endif

@@ -211,32 +211,52 @@ bool rf_files_same(const struct rf_files *a, const struct rf_files *b)
     return true;
 }
 
-void rf_files_lay(const struct rf_files *files, const char *directory, bool check)
+static const struct rf_image_file *file_named(const struct rf_files *files, const char *name)
 {
-    if (check) {
-        struct rf_files now;
-        rf_files_take(&now, directory);
-        bool same = rf_files_same(files, &now);
-        rf_files_drop(&now);
-        if (same) {
-            return;
+    for (unsigned i = 0; i < files->count; i++) {
+        if (strcmp(files->file[i].name, name) == 0) {
+            return &files->file[i];
         }
     }
-    int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fdopendir(dup(dir));
-    struct dirent *e;
-    must(dir >= 0 && list != NULL, directory);
-    while ((e = readdir(list)) != NULL) {
-        unlinkat(dir, e->d_name, 0);
+    return NULL;
+}
+
+/* Writes the pages in which it differs from what is there, which may be nothing. */
+static void lay_file(int dir, const struct rf_image_file *f, const struct rf_image_file *now)
+{
+    static const uint8_t zeros[PAGE];
+    if (now != NULL && now->len == f->len && memcmp(now->bytes, f->bytes, f->len) == 0) {
+        return;
     }
-    closedir(list);
+    int fd = openat(dir, f->name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    must(fd >= 0 && ftruncate(fd, (off_t)f->len) == 0, f->name);
+    for (size_t at = 0; at < f->len; at += PAGE) {
+        size_t len = f->len - at < PAGE ? f->len - at : PAGE;
+        const uint8_t *was = now != NULL && at + len <= now->len ? now->bytes + at : zeros;
+        bool known = was != zeros || now == NULL || at >= now->len;
+        if (!known || memcmp(f->bytes + at, was, len) != 0) {
+            must(pwrite(fd, f->bytes + at, len, (off_t)at) == (ssize_t)len, f->name);
+        }
+    }
+    close(fd);
+}
+
+void rf_files_lay(const struct rf_files *files, const char *directory)
+{
+    struct rf_files now;
+    rf_files_take(&now, directory);
+    int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    must(dir >= 0, directory);
+    for (unsigned i = 0; i < now.count; i++) {
+        if (file_named(files, now.file[i].name) == NULL) {
+            unlinkat(dir, now.file[i].name, 0);
+        }
+    }
     for (unsigned i = 0; i < files->count; i++) {
-        const struct rf_image_file *f = &files->file[i];
-        int fd = openat(dir, f->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        must(fd >= 0 && pwrite(fd, f->bytes, f->len, 0) == (ssize_t)f->len, f->name);
-        close(fd);
+        lay_file(dir, &files->file[i], file_named(&now, files->file[i].name));
     }
     close(dir);
+    rf_files_drop(&now);
 }
 
 void rf_files_drop(struct rf_files *files)

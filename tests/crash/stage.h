@@ -54,8 +54,8 @@ uint8_t *rf_paths_map(const struct rf_site_paths *paths, uint64_t size);
 
 void rf_files_take(struct rf_files *files, const char *directory);
 bool rf_files_same(const struct rf_files *a, const struct rf_files *b);
-/* now: what lies there already, or NULL. */
-void rf_files_lay(const struct rf_files *files, const char *directory, bool check);
+/* The directory is these files from now on; what is right already stays as it is. */
+void rf_files_lay(const struct rf_files *files, const char *directory);
 void rf_files_drop(struct rf_files *files);
 
 #endif

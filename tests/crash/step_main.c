@@ -25,7 +25,8 @@ struct job {
 
 static struct rf_part parts[512];
 static struct rf_stepped total;
-static unsigned failures, played;
+static unsigned failures, played, sampled;
+static bool twice;
 
 static void usage(FILE *out)
 {
@@ -37,6 +38,7 @@ static void usage(FILE *out)
         "  -t, --twice           the survivor that settles the death is killed at each of its stores, too;\n"
         "                        of operations with more than 1000 moments about 100 are taken\n"
         "  -v, --volatile        only without a log\n"
+        "  -d, --durable         only with a log\n"
         "  -s, --sample N        about N moments of each part, N/4 of large ones [all]\n"
         "  -p, --pairs N         with --twice: about N pairs of each part [all]\n"
         "  -e, --exact           compare the whole region after every instruction: nothing is missed\n"
@@ -95,11 +97,13 @@ static void finish(struct job *job)
     bool good = told && WIFEXITED(how) && WEXITSTATUS(how) == 0;
     close(job->answer);
     job->pid = 0;
-    printf("%-52s %8" PRIu64 " %7" PRIu64 " %7" PRIu64 " %7" PRIu64 " %6" PRIu64 " %6" PRIu64,
-           parts[job->part].name, s.instructions, s.moments, s.distinct, s.judged, s.undone,
-           s.done);
-    if (s.pairs != 0) {
-        printf(" %9" PRIu64 " %9" PRIu64, s.pairs, s.pairs_judged);
+    printf("%-52s %8" PRIu64 " %7" PRIu64 " %7" PRIu64 " %7" PRIu64 " %6" PRIu64 " %6" PRIu64
+           " %6d",
+           parts[job->part].name, s.instructions, s.moments, s.distinct, s.judged, s.undone, s.done,
+           good ? 0 : 1);
+    if (twice) {
+        printf(" %6" PRIu64 " %9" PRIu64 " %9" PRIu64 " %6" PRIu64, s.firsts, s.pairs,
+               s.pairs_judged, s.pairs_cold);
     }
     printf("%s\n", good ? "" : " FAILED");
     fflush(stdout);
@@ -107,8 +111,11 @@ static void finish(struct job *job)
     total.moments += s.moments;
     total.distinct += s.distinct;
     total.judged += s.judged;
+    total.firsts += s.firsts;
     total.pairs += s.pairs;
     total.pairs_judged += s.pairs_judged;
+    total.pairs_cold += s.pairs_cold;
+    sampled += s.firsts != 0 && s.firsts < s.distinct;
     failures += !good;
     played++;
 }
@@ -150,18 +157,24 @@ static void play_all(const unsigned *list, unsigned count, const struct rf_stepp
 
 int main(int argc, char **argv)
 {
-    static const struct option names[] = {{"list", 0, NULL, 'l'},     {"twice", 0, NULL, 't'},
-                                          {"sample", 1, NULL, 's'},   {"pairs", 1, NULL, 'p'},
-                                          {"volatile", 0, NULL, 'v'}, {"exact", 0, NULL, 'e'},
-                                          {"jobs", 1, NULL, 'j'},     {"seed", 1, NULL, 'S'},
-                                          {"help", 0, NULL, 'h'},     {0}};
+    static const struct option names[] = {{"list", 0, NULL, 'l'},
+                                          {"twice", 0, NULL, 't'},
+                                          {"sample", 1, NULL, 's'},
+                                          {"pairs", 1, NULL, 'p'},
+                                          {"volatile", 0, NULL, 'v'},
+                                          {"exact", 0, NULL, 'e'},
+                                          {"durable", 0, NULL, 'd'},
+                                          {"jobs", 1, NULL, 'j'},
+                                          {"seed", 1, NULL, 'S'},
+                                          {"help", 0, NULL, 'h'},
+                                          {0}};
     struct rf_stepping how = {.seed = 1, .sample_many = 100};
     unsigned chosen[512], chosen_count = 0, count = rf_stepping_parts(parts);
     long at_once = sysconf(_SC_NPROCESSORS_ONLN);
     struct timespec from, to;
-    bool with_log = true;
+    bool with_log = true, without_log = true;
     int c;
-    while ((c = getopt_long(argc, argv, "ltvs:p:ej:S:h", names, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "ltvds:p:ej:S:h", names, NULL)) != -1) {
         switch (c) {
         case 'l':
             for (unsigned i = 0; i < count; i++) {
@@ -169,10 +182,13 @@ int main(int argc, char **argv)
             }
             return 0;
         case 't':
-            how.twice = true;
+            how.twice = twice = true;
             break;
         case 'v':
             with_log = false;
+            break;
+        case 'd':
+            without_log = false;
             break;
         case 's':
             how.sample = (uint32_t)strtoul(optarg, NULL, 0);
@@ -204,21 +220,22 @@ int main(int argc, char **argv)
         for (int a = optind; a < argc; a++) {
             wanted = wanted || strncmp(parts[i].name, argv[a], strlen(argv[a])) == 0;
         }
-        if (wanted && (with_log || parts[i].durability == RF_VOLATILE)) {
+        if (wanted && (parts[i].durability == RF_VOLATILE ? without_log : with_log)) {
             chosen[chosen_count++] = i;
         }
     }
     clock_gettime(CLOCK_MONOTONIC, &from);
-    printf("%-52s %8s %7s %7s %7s %6s %6s%s\n", "operation", "steps", "states", "differ", "judged",
-           "undone", "done", how.twice ? "    settle's   judged" : "");
+    printf("%-52s %8s %7s %7s %7s %6s %6s %6s%s\n", "operation", "steps", "states", "differ",
+           "judged", "undone", "done", "failed", twice ? "  first    second    judged   cold" : "");
     play_all(chosen, chosen_count, &how, (unsigned)at_once);
     clock_gettime(CLOCK_MONOTONIC, &to);
     printf("%u operations, %" PRIu64 " instructions, %" PRIu64 " states, %" PRIu64
            " distinct, %" PRIu64 " survivors",
            played, total.instructions, total.moments, total.distinct, total.judged);
     if (how.twice) {
-        printf("; %" PRIu64 " second deaths, %" PRIu64 " third ones", total.pairs,
-               total.pairs_judged);
+        printf("; %" PRIu64 " first deaths (a sample in %u operations), %" PRIu64
+               " second ones, %" PRIu64 " different and judged, %" PRIu64 " cold",
+               total.firsts, sampled, total.pairs, total.pairs_judged, total.pairs_cold);
     }
     printf("; %u failed, in %ld s (seed %" PRIu64 ")\n", failures, (long)(to.tv_sec - from.tv_sec),
            how.seed);

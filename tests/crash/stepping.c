@@ -128,8 +128,10 @@ unsigned rf_stepping_parts(struct rf_part *parts)
     }
     for (rf_durability log = RF_VOLATILE; log <= RF_WAIT; log++) {
         for (unsigned i = 0; i < scene_count; i++) {
+            /* Hundreds of shards: without a log, and waiting for it, which is what differs most. */
             if (strcmp(scenes[i].name, "open") == 0 ||
-                (log != RF_VOLATILE && (scenes[i].traits & (SCENE_LARGE | SCENE_COOLDOWN)) != 0)) {
+                (log != RF_VOLATILE && (scenes[i].traits & SCENE_COOLDOWN) != 0) ||
+                (log == RF_NOWAIT && (scenes[i].traits & SCENE_LARGE) != 0)) {
                 continue;
             }
             add_part(parts, &n, &scenes[i], log);
@@ -193,6 +195,20 @@ static uint64_t hash_of(const struct rf_change *c)
     return h;
 }
 
+static uint64_t hash_of_files(const struct rf_files *files)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (unsigned f = 0; f < files->count; f++) {
+        for (size_t i = 0; i + 8 <= files->file[f].len; i += 8) {
+            uint64_t word;
+            memcpy(&word, files->file[f].bytes + i, 8);
+            h = word == 0 ? h : mix(h ^ mix(word + i));
+        }
+        h = mix(h + files->file[f].len + (uint64_t)files->file[f].name[0]);
+    }
+    return h;
+}
+
 /* --- one part --- */
 
 struct director {
@@ -206,7 +222,9 @@ struct director {
     uint8_t *region; /* of the copy, mapped */
     struct rf_image second;
     struct rf_changes settling; /* the stores of a survivor that settles the first death */
-    struct seen seen, seen_pairs;
+    struct rf_files *settled;   /* and the files while it did */
+    uint32_t settled_count;
+    struct seen seen, seen_pairs, seen_cold;
     struct rf_prng prng;
     uint32_t moment, pair;
     char words[9000];
@@ -258,6 +276,19 @@ static rf_options options_of(const struct rf_part *part, const struct rf_site_pa
     return o;
 }
 
+/* Whoever comes along makes the log's next segment if it is not there: all that while it may die. Two deaths
+ * are tried with that in some scenes, with one that was made ahead in the others. */
+static bool makes_segment(const struct scene *scene)
+{
+    static const char *const names[] = {"create_run", "claim", "checkpoint", "reap_of_another"};
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(scene->name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const char *open_stage(struct director *d)
 {
     rf_detail detail;
@@ -291,16 +322,20 @@ static const char *open_stage(struct director *d)
         part->scene->prepare(&play);
     }
     rf_barrier(d->store, NULL);
+    if (d->how->twice && j->durable && !makes_segment(part->scene)) {
+        rf_tend(d->store, SCENE_BEGIN);
+    }
     return NULL;
 }
 
 /* The moment in the copy: whoever played is dead in it. */
-static void lay(struct director *d, const struct rf_image *image, uint32_t life)
+static void lay(struct director *d, const struct rf_image *image, const struct rf_files *files,
+                uint32_t life)
 {
     struct rf_header *h = (struct rf_header *)d->region;
     rf_image_lay(image, d->region);
     if (d->judge.durable) {
-        rf_files_lay(rf_recording_files(&d->recording), d->copy.directory, true);
+        rf_files_lay(files, d->copy.directory);
     }
     struct rf_member *members = (struct rf_member *)(d->region + h->roster.offset);
     for (uint32_t i = 0; i < h->slot_count; i++) {
@@ -316,19 +351,54 @@ static void lay_moment(struct director *d, uint32_t moment)
     d->moment = moment;
     d->pair = 0;
     rf_recording_go(&d->recording, moment);
-    lay(d, &d->recording.image, (uint32_t)d->recording.pid);
+    lay(d, &d->recording.image, rf_recording_files(&d->recording), (uint32_t)d->recording.pid);
+}
+
+static void go_cold(struct director *d, const struct rf_files *files)
+{
+    unlink(d->cold.region);
+    rf_files_lay(files, d->cold.directory);
+    d->judge.options.region_path = d->cold.region;
+    d->judge.directory = d->cold.directory;
+}
+
+static void come_back(struct director *d)
+{
+    d->judge.options.region_path = d->copy.region;
+    d->judge.directory = d->copy.directory;
 }
 
 static const char *look_cold(struct director *d, struct picture *picture, int *done)
 {
     struct rf_judge *j = &d->judge;
-    unlink(d->cold.region);
-    rf_files_lay(rf_recording_files(&d->recording), d->cold.directory, false);
-    j->options.region_path = d->cold.region;
-    j->directory = d->cold.directory;
+    go_cold(d, rf_recording_files(&d->recording));
     const char *why = picture != NULL ? rf_judge_look(j, picture) : rf_judge_cold(j, done);
-    j->options.region_path = d->copy.region;
-    j->directory = d->copy.directory;
+    come_back(d);
+    return why;
+}
+
+/* How the directory may be found: as it is at this moment, and as it is once somebody has settled it. */
+static const char *look_settled(struct director *d)
+{
+    struct picture ignored = {0};
+    struct rf_files files;
+    go_cold(d, rf_recording_files(&d->recording));
+    const char *why = rf_judge_settled_look(&d->judge);
+    come_back(d);
+    if (why != NULL) {
+        return why;
+    }
+    lay_moment(d, d->moment);
+    why = rf_judge_look(&d->judge, &ignored);
+    picture_free(&ignored);
+    if (why != NULL) {
+        return why;
+    }
+    rf_files_take(&files, d->copy.directory);
+    go_cold(d, &files);
+    why = rf_judge_settled_look(&d->judge);
+    come_back(d);
+    rf_files_drop(&files);
     return why;
 }
 
@@ -338,11 +408,14 @@ static const char *rehearse(struct director *d)
     struct rf_judge *j = &d->judge;
     uint32_t last = d->recording.changes.count;
     d->region = rf_paths_map(&d->copy, d->recording.image.size);
-    rf_files_lay(&d->recording.files[0], d->copy.directory, false);
+    rf_files_lay(&d->recording.files[0], d->copy.directory);
     lay_moment(d, 0);
     const char *why = rf_judge_look(j, &j->before);
     if (why == NULL && j->durable) {
         why = look_cold(d, &j->cold[0], NULL);
+    }
+    if (why == NULL && j->durable && d->how->twice) {
+        why = look_settled(d);
     }
     if (why == NULL) {
         lay_moment(d, last);
@@ -350,6 +423,9 @@ static const char *rehearse(struct director *d)
     }
     if (why == NULL && j->durable) {
         why = look_cold(d, &j->cold[1], NULL);
+    }
+    if (why == NULL && j->durable && d->how->twice) {
+        why = look_settled(d);
     }
     if (why != NULL) {
         return wrong(d, why);
@@ -373,6 +449,30 @@ static bool can_meet(const struct director *d)
 
 /* --- two deaths --- */
 
+static void forget_settled(struct director *d)
+{
+    while (d->settled_count != 0) {
+        rf_files_drop(&d->settled[--d->settled_count]);
+    }
+}
+
+/* A survivor's calls change the files, between two of its stores. */
+static void note_files(void *context)
+{
+    struct director *d = context;
+    struct rf_files files;
+    rf_files_take(&files, d->copy.directory);
+    if (d->settled_count != 0 && rf_files_same(&files, &d->settled[d->settled_count - 1])) {
+        rf_files_drop(&files);
+        return;
+    }
+    if (d->settled_count != 0) {
+        *rf_changes_add(&d->settling) = (struct rf_change){.files = (int32_t)d->settled_count};
+    }
+    d->settled = realloc(d->settled, (d->settled_count + 1) * sizeof(*d->settled));
+    d->settled[d->settled_count++] = files;
+}
+
 /* What a survivor stores when it settles this moment. */
 static const char *settle_traced(struct director *d, uint32_t *slot)
 {
@@ -391,16 +491,34 @@ static const char *settle_traced(struct director *d, uint32_t *slot)
     }
     *slot = rf_handle_of(store)->actor.slot;
     d->settling.count = 0;
-    rf_trace_begin(map->base, map->bytes, &d->second, &d->settling);
+    forget_settled(d);
+    if (d->judge.durable) {
+        note_files(d);
+    }
+    rf_trace_begin(map->base, map->bytes, &d->second, &d->settling,
+                   d->judge.durable ? note_files : NULL, d);
     rf_status status = rf_tend(store, SCENE_LOOK);
     rf_trace_end();
+    if (d->judge.durable) {
+        note_files(d);
+    }
     rf_close(store);
     return status == RF_OK ? NULL : wrong(d, "the first survivor can't settle the dead");
+}
+
+static const char *judge_directory(struct director *d, const struct rf_files *files, int done)
+{
+    go_cold(d, files);
+    const char *why = rf_judge_settled(&d->judge, done);
+    come_back(d);
+    d->stepped->pairs_cold++;
+    return why;
 }
 
 static const char *kill_settlers(struct director *d, int first_done, uint64_t hash, uint64_t wanted)
 {
     struct rf_image *image = &d->second;
+    const struct rf_files *files = NULL;
     struct rf_change *list;
     uint32_t slot = 0, count;
     const char *why = settle_traced(d, &slot);
@@ -409,6 +527,8 @@ static const char *kill_settlers(struct director *d, int first_done, uint64_t ha
     }
     list = d->settling.list;
     count = d->settling.count;
+    files = d->settled;
+    d->stepped->firsts++;
     d->stepped->pairs += count;
     for (uint32_t i = count; i-- > 0;) {
         memcpy(image->bytes + list[i].offset, list[i].was, list[i].len);
@@ -416,20 +536,36 @@ static const char *kill_settlers(struct director *d, int first_done, uint64_t ha
     for (uint32_t i = 0; i < count; i++) {
         int done;
         memcpy(image->bytes + list[i].offset, list[i].now, list[i].len);
-        hash ^= hash_of(&list[i]);
+        if (list[i].files >= 0) {
+            files = &d->settled[list[i].files];
+            hash ^= hash_of_files(files);
+        } else {
+            hash ^= hash_of(&list[i]);
+        }
         if (!is_new(&d->seen_pairs, hash) || !chosen(d, wanted, count)) {
             continue;
         }
         d->pair = i + 1;
-        lay(d, image, (uint32_t)d->recording.pid);
+        lay(d, image, files, (uint32_t)d->recording.pid);
         struct rf_member *m =
             (struct rf_member *)(d->region + ((struct rf_header *)d->region)->roster.offset);
         atomic_fetch_or(&m[slot].liveness, FUTEX_OWNER_DIED);
         alarm(WATCHDOG_S);
-        why = rf_judge(&d->judge, d->stepped->pairs_judged % 4 == 0 ? RF_BY_TENDING : RF_BY_READING,
-                       &done);
+        enum rf_settling how = d->stepped->pairs_judged % 4 == 0 ? RF_BY_TENDING : RF_BY_READING;
+        why = rf_judge(&d->judge, how, &done);
         if (why == NULL && done != first_done) {
             why = "the second death changed whether it happened";
+        }
+        if (why == NULL && list[i].files >= 0 && is_new(&d->seen_cold, hash_of_files(files))) {
+            why = judge_directory(d, files, -1);
+        }
+        /* And what the third one has left, who came to its end: it is durable. */
+        if (why == NULL && d->judge.durable && how == RF_BY_READING &&
+            d->stepped->pairs_judged % 8 == 1) {
+            struct rf_files left;
+            rf_files_take(&left, d->copy.directory);
+            why = judge_directory(d, &left, done);
+            rf_files_drop(&left);
         }
         if (why != NULL) {
             return wrong(d, why);
@@ -524,8 +660,11 @@ static void close_stage(struct director *d)
     rf_recording_drop(&d->recording);
     rf_image_drop(&d->second);
     free(d->settling.list);
+    forget_settled(d);
+    free(d->settled);
     free(d->seen.hash);
     free(d->seen_pairs.hash);
+    free(d->seen_cold.hash);
     rf_judge_drop(&d->judge);
     if (d->store != NULL) {
         rf_close(d->store);

@@ -29,8 +29,10 @@ struct rf_stepped {
     uint64_t distinct; /* states among them */
     uint64_t judged;   /* survivors sent in */
     uint64_t done, undone;
-    uint64_t pairs; /* two deaths: moments of the settling, over all first moments judged */
+    uint64_t firsts; /* two deaths: first ones that were followed by second ones */
+    uint64_t pairs;  /* moments of their settling: stores, and changes of files */
     uint64_t pairs_judged;
+    uint64_t pairs_cold; /* directories among them that were opened cold */
 };
 
 struct rf_part {

@@ -15,6 +15,8 @@ static struct {
     uint64_t size;
     struct rf_image *image;
     struct rf_changes *changes;
+    void (*before)(void *context);
+    void *context;
     uint64_t open[OPEN_MAX]; /* pages that the current instruction may write */
     unsigned open_count;
     struct sigaction old_fault, old_trap;
@@ -27,6 +29,9 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     if (offset >= trace.size || trace.open_count == OPEN_MAX) {
         signal(signal_number, SIG_DFL); /* not ours: it happens again, and ends us */
         return;
+    }
+    if (trace.before != NULL && trace.open_count == 0) {
+        trace.before(trace.context);
     }
     uint64_t page = offset / PAGE * PAGE;
     trace.open[trace.open_count++] = page;
@@ -71,7 +76,7 @@ static void on_trap(int signal_number, siginfo_t *info, void *context)
 }
 
 void rf_trace_begin(uint8_t *region, uint64_t size, struct rf_image *image,
-                    struct rf_changes *changes)
+                    struct rf_changes *changes, void (*before)(void *context), void *context)
 {
     struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
     struct sigaction trap = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
@@ -79,6 +84,8 @@ void rf_trace_begin(uint8_t *region, uint64_t size, struct rf_image *image,
     trace.size = size;
     trace.image = image;
     trace.changes = changes;
+    trace.before = before;
+    trace.context = context;
     trace.open_count = 0;
     sigaction(SIGSEGV, &fault, &trace.old_fault);
     sigaction(SIGTRAP, &trap, &trace.old_trap);

@@ -8,9 +8,10 @@
 
 #include "recording.h"
 
-/* image: what the region is now; it follows the stores. They are added to changes. */
+/* image: what the region is now; it follows the stores. They are added to changes. before (or NULL) is
+ * called before each of them. */
 void rf_trace_begin(uint8_t *region, uint64_t size, struct rf_image *image,
-                    struct rf_changes *changes);
+                    struct rf_changes *changes, void (*before)(void *context), void *context);
 void rf_trace_end(void);
 
 #endif

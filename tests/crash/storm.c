@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <execinfo.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -19,35 +18,33 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "fsck.h"
 #include "prng.h"
 #include "ringfence/ringfence.h"
 
-#define WORKERS_MAX    64u
-#define ROOTS          24u
-#define ITEMS          48u /* of a root */
-#define ALL_ITEMS      (ROOTS * ITEMS)
+#define WORKERS_MAX    RF_STORM_WORKERS_MAX
+#define DIRECTOR       RF_STORM_DIRECTOR
+#define ROOTS          RF_STORM_ROOTS
+#define ITEMS          RF_STORM_ITEMS
+#define ALL_ITEMS      RF_STORM_ALL_ITEMS
+#define NO_ITEM        RF_STORM_NO_ITEM
+#define GRANT          RF_STORM_GRANT
+#define INTENT         RF_STORM_INTENT
+#define ACK            RF_STORM_ACK
+#define REFUSED        RF_STORM_REFUSED
+#define HURRIED        RF_STORM_HURRIED
 #define LEDGER_RECORDS (1u << 20)
 #define LEASE_NS       (60 * RF_MILLISECOND)
 #define HANG_NS        (60 * RF_SECOND) /* no commit for so long is a hang */
-#define NO_ITEM        UINT32_MAX
 #define KEY_LEN        8u
-
-enum note { GRANT = 1, INTENT = 2, ACK = 3, REFUSED = 4 };
-
-/* One line of a ledger. */
-struct line {
-    uint32_t note;
-    uint32_t item; /* GRANT: the last one that the cursor has passed */
-    uint64_t run;
-    uint64_t shard;
-    uint64_t fence;
-};
+#define HURRY          400u
+#define TOKEN_MAX      2048u
 
 /* In a file that every process maps: what the dead wrote is there. */
 struct ledger {
     _Atomic uint64_t count; /* lines beyond it were not finished */
-    struct line lines[LEDGER_RECORDS];
+    struct rf_storm_line lines[LEDGER_RECORDS];
 };
 
 struct board {
@@ -65,8 +62,8 @@ static struct {
     rf_store *store; /* the director's */
     rf_tenant tenant;
     struct board *board;
-    struct ledger *ledgers[WORKERS_MAX];
-    uint64_t read[WORKERS_MAX]; /* lines of older runs */
+    struct ledger *ledgers[WORKERS_MAX + 1]; /* the last one is the director's */
+    uint64_t read[WORKERS_MAX];              /* lines of older runs */
     pid_t pids[WORKERS_MAX];
     bool stopped[WORKERS_MAX];
     struct rf_prng prng;
@@ -99,7 +96,7 @@ static rf_bytes key_of(char room[KEY_LEN + 1], uint32_t item)
     return (rf_bytes){.data = (const uint8_t *)room, .len = KEY_LEN};
 }
 
-static uint32_t item_of(rf_bytes key)
+uint32_t rf_storm_item(rf_bytes key)
 {
     unsigned root, n;
     char text[KEY_LEN + 1] = {0};
@@ -110,7 +107,21 @@ static uint32_t item_of(rf_bytes key)
     return sscanf(text, "%4x%4x", &root, &n) == 2 ? root * ITEMS + n : NO_ITEM;
 }
 
-static rf_options options(void)
+struct rf_storm_stamp rf_storm_stamp(rf_cursor cursor)
+{
+    struct rf_storm_stamp stamp = {0};
+    if (cursor.token.data != NULL && cursor.token.len >= sizeof(stamp)) {
+        memcpy(&stamp, cursor.token.data, sizeof(stamp));
+    }
+    return stamp;
+}
+
+void rf_storm_tenant(rf_tenant *tenant)
+{
+    rf_tenant_from_name("storm", tenant);
+}
+
+rf_options rf_storm_options(const char *region_path)
 {
     return (rf_options){.create = true,
                         .max_shards = 4096,
@@ -120,7 +131,7 @@ static rf_options options(void)
                         .durability = RF_WAIT,
                         .segment_bytes = 256u << 10,
                         .snapshot_bytes = 1u << 20,
-                        .region_path = s.region_path,
+                        .region_path = region_path,
                         .busy_timeout = RF_SECOND / 4};
 }
 
@@ -139,19 +150,44 @@ static void trouble(const char *what, rf_status status, const rf_detail *detail)
     _exit(1);
 }
 
-static void note(enum note what, const rf_lease *lease, uint32_t item)
+static void write_line(struct rf_storm_line line)
 {
     struct ledger *l = s.ledgers[me];
     uint64_t n = atomic_load_explicit(&l->count, memory_order_relaxed);
     if (n == LEDGER_RECORDS) {
         trouble("the ledger is full", RF_OK, NULL);
     }
-    l->lines[n] = (struct line){.note = what,
-                                .item = item,
-                                .run = lease->run,
-                                .shard = lease->shard,
-                                .fence = lease->fence};
+    line.at = now_ns();
+    l->lines[n] = line;
     atomic_store_explicit(&l->count, n + 1, memory_order_release);
+    if (s.storm->watch != NULL) {
+        s.storm->watch->noted(me, n);
+    }
+}
+
+/* A lease that is worked under. */
+struct hold {
+    rf_lease lease;
+    uint64_t steps; /* checkpoints so far */
+};
+
+static void note(enum rf_storm_note what, const struct hold *hold, uint32_t item)
+{
+    write_line((struct rf_storm_line){.note = what,
+                                      .item = item,
+                                      .run = hold->lease.run,
+                                      .shard = hold->lease.shard,
+                                      .fence = hold->lease.fence,
+                                      .step = hold->steps});
+}
+
+/* The next step's token. Its room is the caller's, of TOKEN_MAX bytes. */
+static rf_bytes next_token(struct hold *hold, uint8_t *room, uint32_t len)
+{
+    struct rf_storm_stamp stamp = {
+        .fence = hold->lease.fence, .step = ++hold->steps, .called = now_ns()};
+    memcpy(room, &stamp, sizeof(stamp));
+    return (rf_bytes){.data = room, .len = len < sizeof(stamp) ? sizeof(stamp) : len};
 }
 
 static bool is_refusal(rf_status status)
@@ -161,24 +197,26 @@ static bool is_refusal(rf_status status)
 }
 
 /* Commits an item: by a checkpoint, or as the last one by completing. False: the shard is lost. */
-static bool commit(rf_store *store, const rf_lease *lease, uint32_t item, bool last)
+static bool commit(rf_store *store, struct hold *hold, uint32_t item, bool last)
 {
+    static uint8_t token[TOKEN_MAX];
+    const rf_lease *lease = &hold->lease;
     char room[KEY_LEN + 1];
-    rf_cursor cursor = {.key = key_of(room, item)};
     uint64_t op = rf_new_op(store);
-    note(INTENT, lease, item);
+    note(INTENT, hold, item);
+    rf_cursor cursor = {.key = key_of(room, item), .token = next_token(hold, token, 0)};
     for (;;) {
         rf_result result = {0};
         rf_status status =
             last ? rf_complete(store, rf_now(store), &s.tenant, lease, &cursor, op, &result)
                  : rf_checkpoint(store, rf_now(store), &s.tenant, lease, &cursor, op, &result);
         if (status == RF_OK) {
-            note(ACK, lease, item);
+            note(ACK, hold, item);
             atomic_fetch_add(&s.board->commits, 1);
             return true;
         }
         if (is_refusal(status)) {
-            note(REFUSED, lease, item);
+            note(REFUSED, hold, item);
             return false;
         }
         if (status != RF_BUSY) {
@@ -188,21 +226,23 @@ static bool commit(rf_store *store, const rf_lease *lease, uint32_t item, bool l
 }
 
 /* Nobody waits for these: most of a worker's time is spent inside of operations, where kills find it. */
-static bool hurry(rf_store *store, struct rf_prng *prng, const rf_lease *lease, uint32_t at)
+static bool hurry(rf_store *store, struct rf_prng *prng, struct hold *hold, uint32_t at)
 {
-    static uint8_t token[2048];
+    static uint8_t token[TOKEN_MAX];
     char room[KEY_LEN + 1];
-    uint32_t count = rf_prng_below(prng, 400);
+    uint32_t count = rf_prng_below(prng, s.storm->hurry == 0 ? HURRY : s.storm->hurry);
     for (uint32_t i = 0; i < count; i++) {
         rf_result result = {.durability = RF_NOWAIT};
         rf_cursor cursor = {.key = key_of(room, at),
-                            .token = {.data = token, .len = rf_prng_below(prng, sizeof(token))}};
-        rf_status status = rf_checkpoint(store, rf_now(store), &s.tenant, lease, &cursor,
+                            .token = next_token(hold, token, rf_prng_below(prng, sizeof(token)))};
+        rf_status status = rf_checkpoint(store, rf_now(store), &s.tenant, &hold->lease, &cursor,
                                          rf_new_op(store), &result);
         if (is_refusal(status)) {
             return false;
         }
-        if (status != RF_OK && status != RF_BUSY) {
+        if (status == RF_OK) {
+            note(HURRIED, hold, at);
+        } else if (status != RF_BUSY) {
             trouble("checkpointing in a hurry", status, &result.detail);
         }
     }
@@ -242,41 +282,42 @@ static bool split(rf_store *store, struct rf_prng *prng, const rf_lease *lease,
 /* The worker loop of one shard. */
 static void work(rf_store *store, struct rf_prng *prng, const rf_grant *grant)
 {
-    rf_lease lease = grant->lease;
-    uint32_t start = item_of(grant->spec.start), end = item_of(grant->spec.end);
-    uint32_t at = item_of(grant->cursor.key);
-    note(GRANT, &lease, at);
+    struct hold hold = {.lease = grant->lease};
+    const rf_lease *lease = &hold.lease;
+    uint32_t start = rf_storm_item(grant->spec.start), end = rf_storm_item(grant->spec.end);
+    uint32_t at = rf_storm_item(grant->cursor.key);
+    note(GRANT, &hold, at);
     for (uint32_t item = at == NO_ITEM ? start : at + 1; item < end; item++) {
-        if (!commit(store, &lease, item, item + 1 == end)) {
+        if (!commit(store, &hold, item, item + 1 == end)) {
             return;
         }
         uint32_t what = rf_prng_below(prng, 100);
         if (item + 1 == end) {
             return;
         }
-        if (what >= 40 && !hurry(store, prng, &lease, item)) {
+        if (what >= 40 && !hurry(store, prng, &hold, item)) {
             return;
         }
-        if (what < 4 && item + 2 < end && !split(store, prng, &lease, grant, item, &end)) {
+        if (what < 4 && item + 2 < end && !split(store, prng, lease, grant, item, &end)) {
             return;
         }
         if (what >= 4 && what < 8) {
-            rf_release(store, rf_now(store), &s.tenant, &lease, NULL, rf_new_op(store), NULL);
+            rf_release(store, rf_now(store), &s.tenant, lease, NULL, rf_new_op(store), NULL);
             return;
         }
         if (what >= 8 && what < 10) {
-            rf_park(store, rf_now(store), &s.tenant, &lease, RF_PARK_OTHER, rf_new_op(store), NULL);
+            rf_park(store, rf_now(store), &s.tenant, lease, RF_PARK_OTHER, rf_new_op(store), NULL);
             return;
         }
         if (what >= 10 && what < 30) {
-            rf_renew(store, rf_now(store), &s.tenant, &lease, NULL);
+            rf_renew(store, rf_now(store), &s.tenant, &hold.lease, NULL);
         }
     }
     /* All of it was committed before it could be completed, by one who is dead: the end of it. */
     if (at != NO_ITEM && at + 1 == end) {
         char room[KEY_LEN + 1];
-        rf_cursor cursor = {.key = key_of(room, at)};
-        rf_complete(store, rf_now(store), &s.tenant, &lease, &cursor, rf_new_op(store), NULL);
+        rf_cursor cursor = {.key = key_of(room, at), .token = grant->cursor.token};
+        rf_complete(store, rf_now(store), &s.tenant, lease, &cursor, rf_new_op(store), NULL);
     }
 }
 
@@ -301,21 +342,13 @@ static void unpark_one(rf_store *store, uint64_t run)
     }
 }
 
-static void show_stack(int signal_number)
-{
-    void *frames[64];
-    (void)signal_number;
-    backtrace_symbols_fd(frames, backtrace(frames, 64), 2);
-}
-
 static void live(uint64_t seed)
 {
     static uint8_t scratch[RF_GRANT_SCRATCH];
     struct rf_prng prng = {.state = seed};
-    rf_options o = options();
+    rf_options o = rf_storm_options(s.region_path);
     rf_store *store;
     rf_detail detail = {0};
-    signal(SIGUSR2, show_stack);
     o.create = false;
     rf_status status = rf_open(s.store_path, &o, &store, &detail);
     if (status != RF_OK) {
@@ -344,6 +377,9 @@ static void live(uint64_t seed)
 static const char *start_worker(unsigned i)
 {
     uint64_t seed = rf_prng_next(&s.prng);
+    if (s.storm->watch != NULL) {
+        s.storm->watch->born(i);
+    }
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
@@ -365,6 +401,9 @@ static const char *kill_worker(unsigned i)
     kill(s.pids[i], SIGKILL);
     if (waitpid(s.pids[i], &how, 0) != s.pids[i]) {
         return wrong("waitpid: %s", strerror(errno));
+    }
+    if (s.storm->watch != NULL) {
+        s.storm->watch->died(i, s.pids[i]);
     }
     s.pids[i] = 0;
     if (!WIFSIGNALED(how) || WTERMSIG(how) != SIGKILL) {
@@ -388,7 +427,7 @@ static const char *kill_all(void)
 
 static const char *open_store(void)
 {
-    rf_options o = options();
+    rf_options o = rf_storm_options(s.region_path);
     rf_detail detail = {0};
     rf_status status = rf_open(s.store_path, &o, &s.store, &detail);
     return status == RF_OK
@@ -414,6 +453,7 @@ static const char *begin_run(void)
         return wrong("making a run: %s %s", rf_status_name(status), result.detail.where);
     }
     atomic_store(&s.board->run, run);
+    write_line((struct rf_storm_line){.note = RF_STORM_MADE, .run = run});
     return NULL;
 }
 
@@ -425,13 +465,21 @@ struct grant_line {
     bool this_era;
 };
 
+/* How far a shard has come. */
+struct place {
+    uint64_t shard, fence;
+    struct rf_storm_stamp stamp;
+};
+
 static struct {
     uint8_t acks[ALL_ITEMS];
     uint8_t intents[ALL_ITEMS];
     uint8_t committed[ALL_ITEMS]; /* by the store */
     struct grant_line *grants;
     size_t grant_count;
-    uint64_t refused;
+    struct place *places; /* of all shards, by the store */
+    size_t place_count;
+    uint64_t refused, hurried;
     const char *why;
 } books;
 
@@ -455,7 +503,7 @@ static const char *read_grants(uint64_t run)
     for (unsigned w = 0; w < s.storm->workers; w++) {
         uint64_t count = atomic_load(&s.ledgers[w]->count);
         for (uint64_t i = s.read[w]; i < count; i++) {
-            const struct line *l = &s.ledgers[w]->lines[i];
+            const struct rf_storm_line *l = &s.ledgers[w]->lines[i];
             if (l->note == GRANT && l->run == run) {
                 books.grants =
                     realloc(books.grants, (books.grant_count + 1) * sizeof(*books.grants));
@@ -490,14 +538,15 @@ static const char *read_commits(uint64_t run)
 {
     memset(books.acks, 0, sizeof(books.acks));
     memset(books.intents, 0, sizeof(books.intents));
-    books.refused = 0;
+    books.refused = books.hurried = 0;
     for (unsigned w = 0; w < s.storm->workers; w++) {
         uint64_t count = atomic_load(&s.ledgers[w]->count);
         for (uint64_t i = s.read[w]; i < count; i++) {
-            const struct line *l = &s.ledgers[w]->lines[i];
+            const struct rf_storm_line *l = &s.ledgers[w]->lines[i];
             if (l->run != run || l->note == GRANT) {
                 continue;
             }
+            books.hurried += l->note == HURRIED;
             const struct grant_line *g = grant_of(l->shard, l->fence);
             if (g == NULL || l->item >= ALL_ITEMS) {
                 return wrong("a line without a grant");
@@ -529,14 +578,17 @@ static const char *read_commits(uint64_t run)
 
 static bool add_shard(void *context, const rf_shard_info *shard)
 {
-    uint32_t start = item_of(shard->spec.start), at = item_of(shard->cursor.key);
-    uint32_t end = item_of(shard->spec.end);
+    uint32_t start = rf_storm_item(shard->spec.start), at = rf_storm_item(shard->cursor.key);
+    uint32_t end = rf_storm_item(shard->spec.end);
     uint64_t *open = context;
     if (at != NO_ITEM) {
         for (uint32_t i = start; i <= at && i < ALL_ITEMS; i++) {
             books.committed[i] = 1;
         }
     }
+    books.places = realloc(books.places, (books.place_count + 1) * sizeof(*books.places));
+    books.places[books.place_count++] = (struct place){
+        .shard = shard->shard, .fence = shard->fence, .stamp = rf_storm_stamp(shard->cursor)};
     *open += shard->status == RF_SHARD_ACTIVE || shard->status == RF_SHARD_PARKED;
     if (shard->status == RF_SHARD_DONE && at + 1 != end) {
         books.why = wrong("shard %" PRIx64 " is done and ends at item %u, its cursor at %u",
@@ -553,12 +605,49 @@ static bool add_shard(void *context, const rf_shard_info *shard)
     return true;
 }
 
+static int by_shard(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    return (x->shard > y->shard) - (x->shard < y->shard);
+}
+
+/* Every checkpoint that came back since the last cold open is there, waited for or not. */
+static const char *check_steps(uint64_t run)
+{
+    if (books.place_count != 0) {
+        qsort(books.places, books.place_count, sizeof(*books.places), by_shard);
+    }
+    for (unsigned w = 0; w < s.storm->workers; w++) {
+        uint64_t count = atomic_load(&s.ledgers[w]->count);
+        uint64_t from = s.read[w] > s.era_lines[w] ? s.read[w] : s.era_lines[w];
+        for (uint64_t i = from; i < count; i++) {
+            const struct rf_storm_line *l = &s.ledgers[w]->lines[i];
+            const struct place key = {.shard = l->shard};
+            if (l->run != run || (l->note != ACK && l->note != HURRIED)) {
+                continue;
+            }
+            const struct place *p =
+                bsearch(&key, books.places, books.place_count, sizeof(key), by_shard);
+            if (p == NULL || p->fence < l->fence ||
+                (p->fence == l->fence && (p->stamp.fence != l->fence || p->stamp.step < l->step))) {
+                return wrong("shard %" PRIx64 ": step %" PRIu64 " under fence %" PRIu64
+                             " came back and is not there: fence %" PRIu64 ", step %" PRIu64
+                             " of fence %" PRIu64,
+                             l->shard, l->step, l->fence, p == NULL ? 0 : p->fence,
+                             p == NULL ? 0 : p->stamp.step, p == NULL ? 0 : p->stamp.fence);
+            }
+        }
+    }
+    return NULL;
+}
+
 /* Everything acknowledged is there. *open: shards that are not finished. */
 static const char *check_books(uint64_t *open)
 {
     uint64_t run = atomic_load(&s.board->run);
     const char *why = read_grants(run);
     *open = 0;
+    books.place_count = 0;
     memset(books.committed, 0, sizeof(books.committed));
     books.why = NULL;
     if (why == NULL) {
@@ -568,6 +657,9 @@ static const char *check_books(uint64_t *open)
         rf_status status = rf_list_shards(s.store, rf_now(s.store), &s.tenant, run, RF_LIST_ALL,
                                           add_shard, open, NULL);
         why = status == RF_OK ? books.why : wrong("listing: %s", rf_status_name(status));
+    }
+    if (why == NULL) {
+        why = check_steps(run);
     }
     for (uint32_t i = 0; why == NULL && i < ALL_ITEMS; i++) {
         if (books.acks[i] != 0 && !books.committed[i]) {
@@ -633,6 +725,7 @@ static const char *reopen_cold(void)
     count_repairs();
     rf_close(s.store);
     s.store = NULL;
+    write_line((struct rf_storm_line){.note = RF_STORM_COLD});
     unlink(s.region_path);
     s.report->cold++;
     for (unsigned w = 0; w < s.storm->workers; w++) {
@@ -645,11 +738,13 @@ static const char *end_run(void)
 {
     uint64_t run = atomic_load(&s.board->run);
     rf_result result = {0};
+    write_line((struct rf_storm_line){.note = RF_STORM_ENDING, .run = run});
     for (uint32_t i = 0; i < ALL_ITEMS; i++) {
         s.report->items += books.acks[i];
         s.report->orphans += books.acks[i] == 0;
     }
     s.report->refused += books.refused;
+    s.report->hurried += books.hurried;
     s.report->grants += books.grant_count;
     s.report->runs++;
     rf_status status =
@@ -660,9 +755,14 @@ static const char *end_run(void)
     if (status != RF_OK) {
         return wrong("ending a run: %s %s", rf_status_name(status), result.detail.where);
     }
+    write_line((struct rf_storm_line){.note = RF_STORM_PURGED, .run = run});
     for (unsigned w = 0; w < s.storm->workers; w++) {
-        atomic_store(&s.ledgers[w]->count, 0);
-        s.era_lines[w] = s.read[w] = 0;
+        if (s.storm->watch != NULL) {
+            s.read[w] = atomic_load(&s.ledgers[w]->count);
+        } else {
+            atomic_store(&s.ledgers[w]->count, 0);
+            s.era_lines[w] = s.read[w] = 0;
+        }
     }
     return begin_run();
 }
@@ -701,28 +801,11 @@ static const char *pause_storm(void)
 static void show_hang(void)
 {
     for (unsigned i = 0; i < s.storm->workers; i++) {
-        char path[320], text[256];
-        snprintf(path, sizeof(path), "/proc/%d/task", (int)s.pids[i]);
-        DIR *dir = opendir(path);
-        struct dirent *e;
-        fprintf(stderr, "worker %u, process %d:\n", i, (int)s.pids[i]);
-        while (dir != NULL && (e = readdir(dir)) != NULL) {
-            snprintf(path, sizeof(path), "/proc/%d/task/%s/wchan", (int)s.pids[i], e->d_name);
-            int fd = open(path, O_RDONLY);
-            ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-            fprintf(stderr, "  thread %s in %.*s\n", e->d_name, (int)(n < 0 ? 0 : n), text);
-            if (fd >= 0) {
-                close(fd);
-            }
-        }
-        if (dir != NULL) {
-            closedir(dir);
-        }
-        fflush(stderr);
-        kill(s.pids[i], SIGCONT);
-        kill(s.pids[i], SIGUSR2);
-        usleep(100000);
+        fprintf(stderr, "worker %u%s:\n", i, s.stopped[i] ? ", which is stopped" : "");
+        crew_tell(s.pids[i]);
     }
+    fprintf(stderr, "the director:\n");
+    crew_tell(getpid());
 }
 
 /* One random cruelty. */
@@ -758,6 +841,11 @@ static bool run_is_over(void)
            run.done + run.split == run.shard_count;
 }
 
+static bool seen_enough(void)
+{
+    return s.storm->watch != NULL && s.storm->watch->enough();
+}
+
 static const char *storm_on(void)
 {
     const struct rf_storm *storm = s.storm;
@@ -767,7 +855,7 @@ static const char *storm_on(void)
     for (unsigned i = 0; why == NULL && i < storm->workers; i++) {
         why = start_worker(i);
     }
-    while (why == NULL && now_ns() < until &&
+    while (why == NULL && now_ns() < until && !seen_enough() &&
            (storm->kills == 0 || s.report->kills < storm->kills)) {
         usleep(rf_prng_below(&s.prng, 4000));
         why = strike_one();
@@ -816,6 +904,17 @@ static const char *calm_down(void)
     return why == NULL ? end_run() : why;
 }
 
+/* Nothing more happens; whatever is unfinished stays so. */
+static const char *break_off(void)
+{
+    uint64_t open;
+    const char *why = kill_all();
+    if (why == NULL) {
+        why = settle_and_verify();
+    }
+    return why == NULL ? check_books(&open) : why;
+}
+
 static void *map_file(const char *name, size_t size)
 {
     char path[320];
@@ -837,9 +936,9 @@ static const char *set_up(void)
     }
     snprintf(s.store_path, sizeof(s.store_path), "%.200s/store", s.storm->directory);
     snprintf(s.region_path, sizeof(s.region_path), "/dev/shm/rf-storm-%d", (int)getpid());
-    rf_tenant_from_name("storm", &s.tenant);
+    rf_storm_tenant(&s.tenant);
     s.board = map_file("board", sizeof(*s.board));
-    for (unsigned i = 0; i < s.storm->workers; i++) {
+    for (unsigned i = 0; i <= DIRECTOR; i = i + 1 == s.storm->workers ? DIRECTOR : i + 1) {
         char name[32];
         snprintf(name, sizeof(name), "ledger.%u", i);
         s.ledgers[i] = map_file(name, sizeof(struct ledger));
@@ -847,6 +946,13 @@ static const char *set_up(void)
             return wrong("a ledger: %s", strerror(errno));
         }
     }
+    if (s.storm->watch != NULL) {
+        if (mkdir(s.store_path, 0700) != 0) {
+            return wrong("%s: %s", s.store_path, strerror(errno));
+        }
+        s.storm->watch->begin(s.store_path);
+    }
+    me = DIRECTOR;
     const char *why = open_store();
     return why == NULL ? begin_run() : why;
 }
@@ -864,6 +970,12 @@ static void remove_all(const char *directory)
     rmdir(directory);
 }
 
+const struct rf_storm_line *rf_storm_lines(unsigned ledger, uint64_t *count)
+{
+    *count = atomic_load(&s.ledgers[ledger]->count);
+    return s.ledgers[ledger]->lines;
+}
+
 const char *rf_storm_play(const struct rf_storm *storm, struct rf_storm_report *report)
 {
     memset(&s, 0, sizeof(s));
@@ -876,25 +988,31 @@ const char *rf_storm_play(const struct rf_storm *storm, struct rf_storm_report *
         why = storm_on();
     }
     if (why == NULL) {
-        why = calm_down();
+        why = storm->watch != NULL ? break_off() : calm_down();
     }
     for (unsigned i = 0; i < storm->workers; i++) {
         if (s.pids[i] != 0) {
             kill(s.pids[i], SIGKILL);
             waitpid(s.pids[i], NULL, 0);
         }
-        if (s.ledgers[i] != NULL && s.ledgers[i] != MAP_FAILED) {
-            munmap(s.ledgers[i], sizeof(struct ledger));
-        }
     }
     if (s.store != NULL) {
         count_repairs();
         rf_close(s.store);
     }
+    if (why == NULL && storm->watch != NULL) {
+        storm->watch->end();
+    }
+    for (unsigned i = 0; i <= DIRECTOR; i++) {
+        if (s.ledgers[i] != NULL && s.ledgers[i] != MAP_FAILED) {
+            munmap(s.ledgers[i], sizeof(struct ledger));
+        }
+    }
     if (s.board != NULL && s.board != MAP_FAILED) {
         munmap(s.board, sizeof(*s.board));
     }
     free(books.grants);
+    free(books.places);
     memset(&books, 0, sizeof(books));
     if (why == NULL) {
         unlink(s.region_path);

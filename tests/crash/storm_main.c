@@ -70,8 +70,9 @@ int main(int argc, char **argv)
            " pauses, %" PRIu64 " of them with a cold open, %" PRIu64 " snapshots asked for\n",
            storm.workers, storm.seed, r.kills, r.stops, r.pauses, r.cold, r.snapshots);
     printf("%" PRIu64 " runs worked off: %" PRIu64 " items acknowledged, %" PRIu64
-           " committed by the dead, %" PRIu64 " writes of zombies refused, %" PRIu64 " grants\n",
-           r.runs, r.items, r.orphans, r.refused, r.grants);
+           " committed by the dead, %" PRIu64 " writes of zombies refused, %" PRIu64
+           " grants;\n%" PRIu64 " checkpoints that nobody waited for\n",
+           r.runs, r.items, r.orphans, r.refused, r.grants, r.hurried);
     printf("settled: %" PRIu64 " operations finished, %" PRIu64 " undone, %" PRIu64
            " leases given up\n",
            r.redone, r.undone, r.leases_lost);
