@@ -55,19 +55,22 @@ static bool add(struct args *args, const struct option_spec *spec, const char *t
     struct given g = {.spec = spec, .text = text};
     rf_bytes ignored;
     bool good = true;
-    const char *form = "";
+    const char *form = "", *most = NULL;
     switch (spec->kind) {
     case OPTION_NUMBER:
         good = parse_number(text, &g.number);
         form = "a number";
+        most = good || !is_too_large(text, parse_number) ? NULL : "18446744073709551615";
         break;
     case OPTION_DURATION:
         good = parse_duration(text, &g.number);
         form = "a duration such as 500ms, 30s or 5m";
+        most = good || !is_too_large(text, parse_duration) ? NULL : "213503d";
         break;
     case OPTION_SIZE:
         good = parse_size(text, &g.number);
         form = "a size such as 4096, 64K or 1G";
+        most = good || !is_too_large(text, parse_size) ? NULL : "16777215T";
         break;
     case OPTION_KEY:
         good = parse_bytes(text, &ignored);
@@ -75,6 +78,10 @@ static bool add(struct args *args, const struct option_spec *spec, const char *t
         break;
     default:
         break;
+    }
+    if (most != NULL) {
+        cli_fail(EXIT_USAGE, "--%s is too large: at most %s", spec->name, most);
+        return false;
     }
     if (!good) {
         cli_fail(EXIT_USAGE, "--%s wants %s", spec->name, form);

@@ -84,6 +84,9 @@ enum exit_code exit_of(rf_status status);
 void print_exit_codes(FILE *to);
 extern const char *const exit_texts[]; /* by code, up to EXIT_REFUSED; NULL where there is none */
 
+/* A RUN or SHARD of the command line; `what` is its name. Returns an exit code. */
+int read_id(const char *what, const char *text, uint64_t *id);
+
 /* --- opening --- */
 
 /* Where the store's directory is: a plain name stands for one in /dev/shm. */
@@ -91,6 +94,19 @@ const char *store_directory(const char *store);
 /* Both return an exit code, 0 if *store is open. */
 int open_to_look(struct cli *cli, const char *name, rf_store **store);
 int open_to_work(struct cli *cli, const char *name, rf_store **store);
+
+/* What a power cut would cost now: epochs that are not on the disk. */
+uint64_t lag_epochs(const rf_inspection *inspection);
+
+/* --- the lock that is held longest (held_lock.c); false: none is --- */
+
+/* As far as guardians have seen one held: at no cost. */
+bool longest_held_lock(rf_store *store, rf_lock_info *longest);
+/* Also if no guardian is there to see it: then it takes a second look, two milliseconds later. */
+bool longest_held_lock_now(rf_store *store, rf_lock_info *longest);
+const char *lock_word(rf_lock_what what);
+/* "shard 7 of run 1, by pid 12, for 3s" */
+void lock_text(const rf_lock_info *lock, char *out, size_t size);
 
 /* --- words for numbers that are stored --- */
 

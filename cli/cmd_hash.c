@@ -154,12 +154,65 @@ static int hash_park(const struct args *a, uint64_t *value)
     return EXIT_DONE;
 }
 
+/* Which options an operation has; a hash of something else than was meant would help nobody. */
+static const struct {
+    const char *op;
+    const char *needs[3];
+    const char *takes[3];
+} operations[] = {
+    {"checkpoint", {0}, {"key", "token"}},
+    {"complete", {0}, {"key", "token"}},
+    {"release", {0}, {"key", "token"}},
+    {"park", {"reason"}, {0}},
+    {"complete-run", {0}, {0}},
+    {"fail-run", {0}, {0}},
+    {"cancel-run", {0}, {0}},
+    {"unpark", {"run", "shard-id"}, {0}},
+    {"split-replace", {"child"}, {0}},
+    {"split-residual", {"parent", "residual"}, {0}},
+    {"register", {"shard"}, {0}},
+    {"add", {"shard"}, {0}},
+};
+
+static bool among(const char *const *names, const char *name)
+{
+    for (; *names != NULL; names++) {
+        if (strcmp(*names, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_payload_options(const struct args *a, const char *op)
+{
+    for (unsigned i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
+        if (strcmp(operations[i].op, op) != 0) {
+            continue;
+        }
+        for (const struct option_spec *o = payload_options; o->name != NULL; o++) {
+            bool needed = among(operations[i].needs, o->name), given = arg_given(a, o->name);
+            if (needed && !given) {
+                return cli_fail(EXIT_USAGE, "%s needs --%s", op, o->name);
+            }
+            if (given && !needed && !among(operations[i].takes, o->name)) {
+                return cli_fail(EXIT_USAGE, "%s has no --%s; see --help", op, o->name);
+            }
+        }
+        return EXIT_DONE;
+    }
+    return cli_fail(EXIT_USAGE, "there is no operation called %s; see --help", op);
+}
+
 static int run_payload(struct cli *cli)
 {
     const struct args *a = &cli->args;
     const char *op = a->words[0];
     uint64_t value = 0;
-    int code = EXIT_DONE;
+    int code = check_payload_options(a, op);
+    if (code != EXIT_DONE) {
+        return code;
+    }
     if (strcmp(op, "checkpoint") == 0) {
         code = hash_cursor(a, rf_hash_checkpoint, &value);
     } else if (strcmp(op, "complete") == 0) {
@@ -180,10 +233,8 @@ static int run_payload(struct cli *cli)
         code = hash_children(a, &value);
     } else if (strcmp(op, "split-residual") == 0) {
         code = hash_residual(a, &value);
-    } else if (strcmp(op, "register") == 0 || strcmp(op, "add") == 0) {
-        code = hash_shards(a, op[0] == 'a', &value);
     } else {
-        code = cli_fail(EXIT_USAGE, "there is no operation called %s; see --help", op);
+        code = hash_shards(a, strcmp(op, "add") == 0, &value);
     }
     if (code == EXIT_DONE) {
         show_hash(value);

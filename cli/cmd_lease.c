@@ -14,7 +14,7 @@ static const struct option_spec claim_options[] = {
     {"worker", 0, OPTION_NUMBER, "N",
      "who claims; it also says where to look first [parent's pid]"},
     {"shard", 0, OPTION_NUMBER, "ID", "this shard and no other"},
-    {"env", 0, OPTION_FLAG, NULL, "print assignments for a shell, with the range and the cursor"},
+    {"env", 0, OPTION_FLAG, NULL, "print exports for a shell, with the range and the cursor"},
     {0},
 };
 
@@ -31,13 +31,13 @@ static int parse_wait(const struct args *args, uint64_t *wait)
 
 static void assign(const char *name, const char *value)
 {
-    printf("RINGFENCE_%s=%s\n", name, value);
+    printf("export RINGFENCE_%s=%s\n", name, value);
 }
 
-static void print_assignments(const char *store, const char *token, const rf_grant *g)
+static void print_assignments(const char *token, const rf_grant *g)
 {
     assign("LEASE", token);
-    assign("STORE", bytes_text((rf_bytes){store, strlen(store)}));
+    assign("STORE", strchr(token, '@') + 1); /* as an absolute path, for whoever goes elsewhere */
     assign("RUN", id_text(g->lease.run));
     assign("SHARD", id_text(g->lease.shard));
     assign("FENCE", keep_format("%" PRIu64, g->lease.fence));
@@ -76,10 +76,8 @@ static int run_claim(struct cli *cli)
     rf_result result = {0};
     rf_store *store;
     uint64_t run, wait, worker = arg_number(a, "worker", (uint64_t)getppid());
-    if (!parse_number(a->words[1], &run)) {
-        return cli_fail(EXIT_USAGE, "RUN is a number, and %s is none", a->words[1]);
-    }
-    int code = parse_wait(a, &wait);
+    int code = read_id("RUN", a->words[1], &run);
+    code = code != EXIT_DONE ? code : parse_wait(a, &wait);
     code = code != EXIT_DONE ? code : open_to_work(cli, a->words[0], &store);
     if (code != EXIT_DONE) {
         return code;
@@ -100,7 +98,7 @@ static int run_claim(struct cli *cli)
         return cli_fail(EXIT_IO, "the store's directory has gone");
     }
     if (arg_given(a, "env")) {
-        print_assignments(a->words[0], token, &grant);
+        print_assignments(token, &grant);
     } else if (out_is_json()) {
         show_grant(token, &grant, &result, now);
     } else {
@@ -121,10 +119,10 @@ const struct command command_claim = {
         "--env prints lines for eval: RINGFENCE_LEASE, _STORE, _RUN, _SHARD, _FENCE, _START, "
         "_END, _METADATA, _CURSOR_KEY, _CURSOR_TOKEN, encoded as all keys are. Mark what you "
         "write with the fence, and let the larger one win.",
-    .examples = "lease=$(ringfence claim farm 1 --wait 10s) || exit\n"
+    .examples = "lease=$(ringfence claim ./farm 1 --wait 10s) || exit\n"
                 "ringfence checkpoint \"$lease\" --key path/to/file\n"
                 "ringfence complete \"$lease\"\n"
-                "eval \"$(ringfence claim --env farm 1)\" && ringfence release",
+                "eval \"$(ringfence claim --env ./farm 1)\" && ringfence release",
     .options = claim_options,
     .min_words = 2,
     .max_words = 2,

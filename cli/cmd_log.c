@@ -369,9 +369,9 @@ static rf_status walk(struct log_files *f, struct dump *d, uint64_t from, uint64
         rf_log_reader_close(reader);
         return RF_OK;
     }
-    status =
-        from != 0 ? rf_log_seek(reader, from, detail) : files_first_epoch(f, reader, &from, detail);
-    while (status == RF_OK && !stopped && d->left != 0) {
+    status = from != 0 ? rf_log_seek_or_end(reader, from, &end, detail)
+                       : files_first_epoch(f, reader, &from, detail);
+    while (status == RF_OK && !end && !stopped && d->left != 0) {
         struct rf_log_batch batch;
         status = rf_log_next(reader, &batch, &end, detail);
         if (status != RF_OK || end || batch.header.epoch > until) {
@@ -536,10 +536,22 @@ static void show_recovered(const struct rf_recovered *r, bool dry)
     out_card_end();
 }
 
+/* Whoever only looks does not recover a store: it sees whether that is needed. */
+static bool is_there(const char *name)
+{
+    rf_store *store;
+    if (rf_open(name, &(rf_options){.read_only = true}, &store, NULL) != RF_OK) {
+        return false;
+    }
+    rf_close(store);
+    return true;
+}
+
 static int recover_now(struct cli *cli)
 {
     rf_store *store;
     rf_inspection seen;
+    bool there = is_there(cli->args.words[0]);
     int code = open_to_work(cli, cli->args.words[0], &store);
     if (code != EXIT_DONE) {
         return code;
@@ -547,7 +559,8 @@ static int recover_now(struct cli *cli)
     rf_inspect(store, &seen, NULL);
     rf_close(store);
     out_card_begin();
-    out_text("recovery", "done");
+    out_phrase("recovery", there ? "none" : "done",
+               there ? "none: it is in memory, there is nothing to do" : "done", OUT_PLAIN);
     out_number("incarnation", seen.incarnation);
     out_number("durable_epoch", seen.durable_epoch);
     out_number("runs", seen.runs);

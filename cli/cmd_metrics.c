@@ -19,7 +19,7 @@ static void metric(FILE *to, const char *name, const char *type, const char *hel
             help, name, type, name, value);
 }
 
-static void write_store(FILE *to, const rf_inspection *s)
+static void write_store(FILE *to, const rf_inspection *s, uint64_t held_ns)
 {
     fprintf(to,
             "# HELP ringfence_info The library.\n# TYPE ringfence_info gauge\n"
@@ -38,6 +38,12 @@ static void write_store(FILE *to, const rf_inspection *s)
     metric(to, "refusals_total", "counter", "Operations refused.", s->refusals);
     metric(to, "lock_waits_total", "counter", "Times that a lock was waited for.", s->lock_waits);
     metric(to, "busy_total", "counter", "Times that a lock was given up on.", s->busy);
+    fprintf(
+        to,
+        "# HELP ringfence_lock_held_seconds For how long, at least, the lock that is held longest "
+        "has been held; 0: none is.\n# TYPE ringfence_lock_held_seconds gauge\n"
+        "ringfence_lock_held_seconds %.3f\n",
+        (double)held_ns / 1e9);
     metric(to, "members_reaped_total", "counter", "Dead members settled.", s->reaped);
     metric(to, "operations_redone_total", "counter", "Operations of the dead finished.", s->redone);
     metric(to, "operations_undone_total", "counter", "Operations of the dead undone.", s->undone);
@@ -167,7 +173,8 @@ static rf_status write_metrics(struct cli *cli, rf_store *store, FILE *to)
     status = status != RF_OK ? status : rf_list_members(store, add_member, sums, &cli->detail);
     status = status != RF_OK ? status : rf_list_runs(store, NULL, add_run, &runs, &cli->detail);
     if (status == RF_OK) {
-        write_store(to, &seen);
+        rf_lock_info lock;
+        write_store(to, &seen, longest_held_lock_now(store, &lock) ? lock.held : 0);
         write_classes(to, sums);
         write_runs(to, store, &runs);
     }
@@ -222,8 +229,8 @@ const struct command command_metrics = {
     .summary = "print counters in Prometheus' text format",
     .text = "With --textfile the file is replaced as a whole, so that node_exporter's textfile "
             "collector never reads half of it. Tenants appear as the first digits of their hash.",
-    .examples = "ringfence metrics farm\n"
-                "ringfence metrics farm --textfile /var/lib/prometheus/farm.prom",
+    .examples = "ringfence metrics ./farm\n"
+                "ringfence metrics ./farm --textfile /var/lib/prometheus/farm.prom",
     .options = metrics_options,
     .min_words = 1,
     .max_words = 1,

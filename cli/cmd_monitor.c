@@ -172,10 +172,11 @@ static int run_monitor(struct cli *cli)
     }
     rf_status status = rf_monitor_create(store, &monitor);
     if (status == RF_OK) {
-        uint64_t length = arg_number(a, "for", 0);
+        uint64_t until =
+            arg_given(a, "for") ? monotonic_ns() + arg_number(a, "for", 0) : UINT64_MAX;
         sigaction(SIGINT, &(struct sigaction){.sa_handler = on_signal}, NULL);
         sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_signal}, NULL);
-        status = follow(monitor, &wanted, length == 0 ? UINT64_MAX : monotonic_ns() + length);
+        status = follow(monitor, &wanted, until);
         rf_monitor_destroy(monitor);
     }
     rf_close(store);
@@ -189,7 +190,7 @@ const struct command command_monitor = {
     .text =
         "Reads along without slowing anybody down: what is not read in time is lost, and said so. "
         "Renewals are not shown, and no key ever is.",
-    .examples = "ringfence monitor farm --run 1\nringfence monitor --json --for 10s farm",
+    .examples = "ringfence monitor ./farm --run 1\nringfence monitor --json --for 10s ./farm",
     .options = monitor_options,
     .min_words = 1,
     .max_words = 1,

@@ -91,7 +91,7 @@ const struct command command_procs = {
     .text =
         "Every handle is a member, and so is the guardian thread of each process. Dead members are "
         "settled by the living within a moment; where nobody is left alive, --reap does it.",
-    .examples = "ringfence procs farm\nringfence procs --reap farm",
+    .examples = "ringfence procs ./farm\nringfence procs --reap ./farm",
     .options = procs_options,
     .min_words = 1,
     .max_words = 1,

@@ -380,18 +380,28 @@ static int repair(struct cli *cli, struct log_files *f)
     return EXIT_DONE;
 }
 
+/* What is in memory is whole. */
+static int refuse_repair(rf_store *store, const char *name)
+{
+    rf_inspection seen = {0};
+    rf_status status = rf_inspect(store, &seen, NULL);
+    rf_close(store);
+    if (status == RF_OK && seen.durability == RF_VOLATILE) {
+        return cli_fail(EXIT_REFUSED, "%s is volatile: it has no log that could be repaired", name);
+    }
+    return cli_fail(EXIT_REFUSED,
+                    "%s is in memory, whole: `ringfence snapshot %s` writes it anew, and nothing "
+                    "has to be given up",
+                    name, name);
+}
+
 static int run_repair(struct cli *cli)
 {
     const char *name = cli->args.words[0];
     struct log_files f;
     rf_store *store;
     if (rf_open(name, &(rf_options){.read_only = true}, &store, NULL) == RF_OK) {
-        rf_close(store);
-        return cli_fail(
-            EXIT_REFUSED,
-            "%s is in memory, whole: `ringfence snapshot %s` writes it anew, and nothing "
-            "has to be given up",
-            name, name);
+        return refuse_repair(store, name);
     }
     int code = files_open(cli, name, true, &f);
     if (code != EXIT_DONE) {

@@ -10,10 +10,7 @@
 
 static int parse_run(const struct cli *cli, uint64_t *run)
 {
-    if (!parse_number(cli->args.words[1], run)) {
-        return cli_fail(EXIT_USAGE, "RUN is a number, and %s is none", cli->args.words[1]);
-    }
-    return EXIT_DONE;
+    return read_id("RUN", cli->args.words[1], run);
 }
 
 /* --- create, add --- */
@@ -36,6 +33,9 @@ static int read_config(const struct args *args, rf_run_config *config)
                               .max_retries = (uint32_t)retries};
     if (retries > UINT32_MAX) {
         return cli_fail(EXIT_USAGE, "--retries is below 2^32");
+    }
+    if (config->lease_duration == 0) {
+        return cli_fail(EXIT_USAGE, "--lease is more than 0");
     }
     if (strcmp(semantics, "dispatched") == 0) {
         config->semantics = RF_DISPATCHED;
@@ -112,8 +112,8 @@ const struct command command_run_create = {
         "All shards come into being at once, or none does. --keys sorts the keys and cuts them "
         "into ranges with the same number of keys each; keys are taken as they are, not decoded. A "
         "FILE of - is standard input. Repeating the same command does no harm.",
-    .examples = "ringfence run create farm 1 --hex-prefixes 2 --lease 30s\n"
-                "find /data -type f | ringfence run create farm 2 --keys - --shards 100",
+    .examples = "ringfence run create ./farm 1 --hex-prefixes 2 --lease 30s\n"
+                "find /data -type f | ringfence run create ./farm 2 --keys - --shards 100",
     .options = create_options,
     .min_words = 2,
     .max_words = 2,
@@ -130,7 +130,7 @@ const struct command command_run_add = {
     .synopsis = "DIR RUN --keys FILE | --ranges FILE | --hex-prefixes N [--first-id ID]",
     .summary = "add shards to an active run",
     .text = "The new ranges and ids must not be there already.",
-    .examples = "ringfence run add farm 2 --ranges more.tsv --first-id 101",
+    .examples = "ringfence run add ./farm 2 --ranges more.tsv --first-id 101",
     .options = add_options,
     .min_words = 2,
     .max_words = 2,
@@ -233,7 +233,7 @@ const struct command command_run_list = {
     .name = "list",
     .synopsis = "DIR",
     .summary = "list runs",
-    .examples = "ringfence run list farm\nringfence run list --json --all-tenants farm",
+    .examples = "ringfence run list ./farm\nringfence run list --json --all-tenants ./farm",
     .options = list_options,
     .min_words = 1,
     .max_words = 1,
@@ -326,9 +326,10 @@ const struct command command_run_show = {
     .synopsis = "DIR RUN",
     .summary = "show a run, its progress and its last 8 operations",
     .text =
-        "`watermark` is the smallest cursor key among the active shards that have one: everything "
-        "below it is done. Reads every shard of the run.",
-    .examples = "ringfence run show farm 1",
+        "`watermark` is the smallest cursor key among the active shards that have one. It says nothing "
+        "of parked shards and of those that nobody has begun: these may be below it. Reads every "
+        "shard of the run.",
+    .examples = "ringfence run show ./farm 1",
     .min_words = 2,
     .max_words = 2,
     .prints = true,
@@ -442,7 +443,7 @@ const struct command command_run_watch = {
     .text =
         "Draws a bar on a terminal; otherwise prints a line whenever something has changed. The "
         "exit code is 0 if the run is done and nothing is parked, 1 if it ended in another way.",
-    .examples = "ringfence run watch farm 1",
+    .examples = "ringfence run watch ./farm 1",
     .options = watch_options,
     .min_words = 2,
     .max_words = 2,
@@ -461,6 +462,17 @@ static const struct option_spec end_options[] = {
 typedef rf_status end_call(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
                            uint64_t op, rf_result *result);
 
+static rf_status purge_call(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
+                            uint64_t op, rf_result *result)
+{
+    (void)op;
+    rf_status status = rf_purge_run(store, now, tenant, run, result);
+    if (status == RF_OK) {
+        rf_tend(store, now); /* takes the run apart, so that its room is there when we are gone */
+    }
+    return status;
+}
+
 static int end_run(struct cli *cli, end_call *call)
 {
     rf_store *store;
@@ -474,6 +486,12 @@ static int end_run(struct cli *cli, end_call *call)
     uint64_t op = arg_number(&cli->args, "op", rf_new_op(store));
     rf_status status = call(store, rf_now(store), &cli->tenant, run, op, &result);
     rf_close(store);
+    if (status == RF_WRONG_STATUS && call == purge_call) {
+        return cli_fail(EXIT_REFUSED,
+                        "run %s has not ended; end it first: `ringfence run complete`, fail or "
+                        "cancel",
+                        id_text(run));
+    }
     return status == RF_OK ? EXIT_DONE
                            : cli_refuse(status, &result.detail, 0, "run %s", id_text(run));
 }
@@ -493,17 +511,6 @@ static int run_cancel(struct cli *cli)
     return end_run(cli, rf_cancel_run);
 }
 
-static rf_status purge_call(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
-                            uint64_t op, rf_result *result)
-{
-    (void)op;
-    rf_status status = rf_purge_run(store, now, tenant, run, result);
-    if (status == RF_OK) {
-        rf_tend(store, now); /* takes the run apart, so that its room is there when we are gone */
-    }
-    return status;
-}
-
 static int run_purge(struct cli *cli)
 {
     return end_run(cli, purge_call);
@@ -516,7 +523,7 @@ static int run_purge(struct cli *cli)
         .synopsis = "DIR RUN",                                                                     \
         .summary = what,                                                                           \
         .text = more,                                                                              \
-        .examples = "ringfence run " #verb " farm 1",                                              \
+        .examples = "ringfence run " #verb " ./farm 1",                                            \
         .options = end_options,                                                                    \
         .min_words = 2,                                                                            \
         .max_words = 2,                                                                            \
@@ -540,7 +547,7 @@ const struct command command_run_purge = {
     .synopsis = "DIR RUN",
     .summary = "remove a run that has ended, and give its room back",
     .text = "Fences of its shards are never used again, not even by a run with the same number.",
-    .examples = "ringfence run purge farm 1",
+    .examples = "ringfence run purge ./farm 1",
     .options = purge_options,
     .min_words = 2,
     .max_words = 2,

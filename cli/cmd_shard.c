@@ -10,13 +10,8 @@
 static int parse_ids(const struct cli *cli, uint64_t *run, uint64_t *shard)
 {
     const struct args *a = &cli->args;
-    if (!parse_number(a->words[1], run)) {
-        return cli_fail(EXIT_USAGE, "RUN is a number, and %s is none", a->words[1]);
-    }
-    if (shard != NULL && !parse_number(a->words[2], shard)) {
-        return cli_fail(EXIT_USAGE, "SHARD is a number, and %s is none", a->words[2]);
-    }
-    return EXIT_DONE;
+    int code = read_id("RUN", a->words[1], run);
+    return code != EXIT_DONE || shard == NULL ? code : read_id("SHARD", a->words[2], shard);
 }
 
 /* --- list --- */
@@ -108,8 +103,8 @@ const struct command command_shard_list = {
     .text =
         "A split is one moment: a shard and those it was split into are never both shown as "
         "active. `fence` rises with every grant; `attempts` counts grants since the last progress.",
-    .examples = "ringfence shard list farm 1 --only parked\n"
-                "ringfence shard list farm 1 --json --reveal | jq -r .start",
+    .examples = "ringfence shard list ./farm 1 --only parked\n"
+                "ringfence shard list ./farm 1 --json --reveal | jq -r .start",
     .options = list_options,
     .min_words = 2,
     .max_words = 2,
@@ -189,7 +184,7 @@ const struct command command_shard_show = {
     .name = "show",
     .synopsis = "DIR RUN SHARD",
     .summary = "show a shard and its last 16 operations",
-    .examples = "ringfence shard show farm 1 17 --reveal",
+    .examples = "ringfence shard show ./farm 1 17 --reveal",
     .min_words = 3,
     .max_words = 3,
     .prints = true,
@@ -291,6 +286,25 @@ static int compare_points(const void *a, const void *b)
     return rf_key_compare(*(const rf_bytes *)a, *(const rf_bytes *)b);
 }
 
+/* Points in order. A cut at an end of the range would leave nothing on one side of it. */
+static int check_points(const rf_spec *spec, const rf_bytes *points, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        bool above = rf_key_compare(spec->start, points[i]) < 0;
+        bool below = spec->end.len == 0 || rf_key_compare(points[i], spec->end) < 0;
+        if (!above || !below) {
+            return cli_fail(EXIT_REFUSED,
+                            "--at is not inside the shard's range: it is %s; `ringfence shard show "
+                            "--reveal` shows the range",
+                            above ? "not below its end" : "not above its start");
+        }
+        if (i != 0 && rf_key_compare(points[i - 1], points[i]) == 0) {
+            return cli_fail(EXIT_USAGE, "the same --at was given twice");
+        }
+    }
+    return EXIT_DONE;
+}
+
 static int read_points(const struct args *args, const rf_grant *g, rf_bytes *points, uint32_t *n)
 {
     uint64_t parts = arg_number(args, "parts", 0);
@@ -316,7 +330,7 @@ static int read_points(const struct args *args, const rf_grant *g, rf_bytes *poi
         return cli_fail(EXIT_USAGE, "say where: --at KEY or --parts N");
     }
     qsort(points, *n, sizeof(points[0]), compare_points);
-    return EXIT_DONE;
+    return check_points(&g->spec, points, *n);
 }
 
 static void show_split(uint64_t shard, const uint64_t *ids, uint32_t count)
@@ -394,8 +408,8 @@ const struct command command_shard_split = {
         "--residual the shard goes on with the first part, and the rest becomes a new shard. A "
         "shard that somebody else holds is not touched (exit code 8); its holder can split it "
         "with --lease.",
-    .examples = "ringfence shard split farm 1 17 --parts 4\n"
-                "ringfence shard split farm 1 17 --at m --residual --lease \"$RINGFENCE_LEASE\"",
+    .examples = "ringfence shard split ./farm 1 17 --parts 4\n"
+                "ringfence shard split ./farm 1 17 --at m --residual --lease \"$RINGFENCE_LEASE\"",
     .options = split_options,
     .min_words = 3,
     .max_words = 3,
@@ -437,7 +451,7 @@ const struct command command_shard_park = {
     .synopsis = "DIR RUN SHARD [--reason WORD]",
     .summary = "set a shard aside, so that nobody claims it",
     .text = "A shard that somebody else holds is not touched (exit code 8).",
-    .examples = "ringfence shard park farm 1 17 --reason poisoned",
+    .examples = "ringfence shard park ./farm 1 17 --reason poisoned",
     .options = park_options,
     .min_words = 3,
     .max_words = 3,
@@ -540,8 +554,8 @@ const struct command command_shard_unpark = {
     .synopsis = "DIR RUN SHARD | --all [--reason WORD]",
     .summary = "make parked shards claimable again",
     .text = "A shard goes on behind its cursor, with a new fence.",
-    .examples = "ringfence shard unpark farm 1 17\n"
-                "ringfence shard unpark farm 1 --all --reason too-many-errors",
+    .examples = "ringfence shard unpark ./farm 1 17\n"
+                "ringfence shard unpark ./farm 1 --all --reason too-many-errors",
     .options = unpark_options,
     .min_words = 2,
     .max_words = 3,

@@ -1,48 +1,94 @@
 /* init, status, destroy. */
 #include <errno.h>
 #include <grp.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "commands.h"
 #include "log_files.h"
 
-static void show_kind(rf_durability durability)
+/* Whether the files themselves are lost by a reboot. */
+static bool is_in_memory(const char *directory)
+{
+    struct statfs fs;
+    return statfs(directory, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+static void show_kind(const char *name, rf_durability durability)
 {
     if (durability == RF_VOLATILE) {
         out_text("kind", "volatile");
         return;
     }
+    bool in_memory = is_in_memory(store_directory(name));
     out_phrase("kind", "durable",
-               durability == RF_WAIT ? "durable, operations wait for the disk"
-                                     : "durable, the disk follows",
-               OUT_PLAIN);
+               in_memory               ? "durable, but in memory: nothing survives a reboot"
+               : durability == RF_WAIT ? "durable, operations wait for the disk"
+                                       : "durable, the disk follows",
+               in_memory ? OUT_YELLOW : OUT_PLAIN);
     out_json_only(true);
     out_text("durability", durability == RF_WAIT ? "wait" : "nowait");
+    out_text("medium", in_memory ? "memory" : "disk");
     out_json_only(false);
 }
 
 /* --- init --- */
 
+#define SEGMENT_STEP 4096u /* a block of the log */
+
 static const struct option_spec init_options[] = {
     {"volatile", 0, OPTION_FLAG, NULL, "keep it in shared memory only: a reboot empties it"},
     {"durability", 0, OPTION_TEXT, "WORD",
      "when an operation returns: wait for the disk, or nowait [wait]"},
-    {"segment-bytes", 0, OPTION_SIZE, "SIZE", "of one file of the log [16M]"},
-    {"snapshot-bytes", 0, OPTION_SIZE, "SIZE", "of log after which a snapshot is taken [64M]"},
-    {"flush-interval", 0, OPTION_DURATION, "TIME", "until what nobody waits for is written [5ms]"},
+    {"segment-bytes", 0, OPTION_SIZE, "SIZE", "of one file of the log, 64K to 4G [16M]"},
+    {"snapshot-bytes", 0, OPTION_SIZE, "SIZE",
+     "of log before a snapshot is taken, 64K to 1T [64M]"},
+    {"flush-interval", 0, OPTION_DURATION, "TIME",
+     "until what nobody waits for is written, 100us to 1h [5ms]"},
     {"again", 0, OPTION_FLAG, NULL, "for a store whose shared memory is gone: begin anew"},
-    {"max-shards", 0, OPTION_NUMBER, "N", "shards in all [1000000]"},
-    {"max-tenant-shards", 0, OPTION_NUMBER, "N", "shards of one tenant [as many as in all]"},
-    {"max-bytes", 0, OPTION_SIZE, "SIZE", "for keys, tokens and metadata that are not short [1G]"},
-    {"max-runs", 0, OPTION_NUMBER, "N", "runs at once [4096]"},
-    {"max-members", 0, OPTION_NUMBER, "N", "handles at once [1000]"},
+    {"max-shards", 0, OPTION_NUMBER, "N", "shards in all, 1 to 16000000 [1000000]"},
+    {"max-tenant-shards", 0, OPTION_NUMBER, "N", "shards of one tenant, 1 to 16000000 [all]"},
+    {"max-bytes", 0, OPTION_SIZE, "SIZE", "for keys and such that are not short, 64K to 256G [1G]"},
+    {"max-runs", 0, OPTION_NUMBER, "N", "runs at once, 1 to 1000000 [4096]"},
+    {"max-members", 0, OPTION_NUMBER, "N", "handles at once, 1 to 2047 [1000]"},
     {"claim-cooldown", 0, OPTION_DURATION, "TIME", "between two claims of one worker [0]"},
     {"group", 'g', OPTION_TEXT, "GROUP", "let this group use the store as well"},
     {0},
 };
+
+/* What a store can be made with; 0 stands for the default. */
+static const struct {
+    const char *name;
+    uint64_t least, most;
+    const char *text;
+} ranges[] = {
+    {"max-shards", 1, 16000000, "1 to 16000000"},
+    {"max-tenant-shards", 1, 16000000, "1 to 16000000"},
+    {"max-bytes", 65536, 1ull << 38, "64K to 256G"},
+    {"max-runs", 1, 1000000, "1 to 1000000"},
+    {"max-members", 1, 2047, "1 to 2047"},
+    {"segment-bytes", 65536, 1ull << 32, "64K to 4G"},
+    {"snapshot-bytes", 65536, 1ull << 40, "64K to 1T"},
+    {"flush-interval", 100000, 3600 * RF_SECOND, "100us to 1h"},
+};
+
+static int check_ranges(const struct args *args)
+{
+    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+        uint64_t value = arg_number(args, ranges[i].name, 0);
+        if (value != 0 && (value < ranges[i].least || value > ranges[i].most)) {
+            return cli_fail(EXIT_USAGE, "--%s is %s, or 0 for the default", ranges[i].name,
+                            ranges[i].text);
+        }
+    }
+    return arg_number(args, "segment-bytes", 0) % SEGMENT_STEP == 0
+               ? EXIT_DONE
+               : cli_fail(EXIT_USAGE, "--segment-bytes is a multiple of %u", SEGMENT_STEP);
+}
 
 static int find_group_id(const char *name, rf_options *options)
 {
@@ -85,12 +131,8 @@ static int read_capacities(const struct args *args, rf_options *options)
     options->max_tenant_shards = arg_number(args, "max-tenant-shards", 0);
     options->max_bytes = arg_number(args, "max-bytes", 0);
     options->claim_cooldown = arg_number(args, "claim-cooldown", 0);
-    uint64_t runs = arg_number(args, "max-runs", 0), members = arg_number(args, "max-members", 0);
-    if (runs > UINT32_MAX || members > UINT32_MAX) {
-        return cli_fail(EXIT_USAGE, "--max-runs and --max-members are below 2^32");
-    }
-    options->max_runs = (uint32_t)runs;
-    options->max_members = (uint32_t)members;
+    options->max_runs = (uint32_t)arg_number(args, "max-runs", 0);
+    options->max_members = (uint32_t)arg_number(args, "max-members", 0);
     const char *group = arg_text(args, "group", NULL);
     return group == NULL ? EXIT_DONE : find_group_id(group, options);
 }
@@ -138,7 +180,8 @@ static int run_init(struct cli *cli)
     const char *name = cli->args.words[0];
     rf_options options = {.create = true};
     rf_store *store;
-    int code = read_durability(&cli->args, &options);
+    int code = check_ranges(&cli->args);
+    code = code != EXIT_DONE ? code : read_durability(&cli->args, &options);
     code = code != EXIT_DONE ? code : read_capacities(&cli->args, &options);
     code = code != EXIT_DONE ? code : check_vacant(cli, name);
     if (code != EXIT_DONE) {
@@ -153,7 +196,7 @@ static int run_init(struct cli *cli)
     rf_close(store);
     out_card_begin();
     out_text("store", store_directory(name));
-    show_kind(seen.durability);
+    show_kind(name, seen.durability);
     out_number("incarnation", seen.incarnation);
     out_size("taken_bytes", seen.taken_bytes);
     out_card_end();
@@ -165,11 +208,13 @@ const struct command command_init = {
     .synopsis = "DIR [options]",
     .summary = "make a store",
     .text =
-        "Makes the directory and the store's shared memory. Refuses to touch a store that is "
-        "there already. Capacities are fixed when a store is made; memory is taken only as it is "
-        "needed.",
+        "Makes the directory and the store's shared memory. A plain name NAME stands for "
+        "/dev/shm/ringfence-NAME, which is memory and does not survive a reboot, durable or not; a "
+        "directory here is ./NAME. Refuses to touch a store that is "
+        "there already. Capacities are fixed when a store is made, 0 stands for the default; memory "
+        "is taken only as it is needed.",
     .examples = "ringfence init /var/lib/farm\n"
-                "ringfence init --volatile farm --max-shards 10000 --group staff",
+                "ringfence init --volatile ./farm --max-shards 10000 --group staff",
     .options = init_options,
     .min_words = 1,
     .max_words = 1,
@@ -217,7 +262,7 @@ const struct command command_destroy = {
     .text =
         "Asks first, and refuses while a process has the store open (exit code 8). Files of others "
         "in the directory are left alone.",
-    .examples = "ringfence destroy --yes farm",
+    .examples = "ringfence destroy --yes ./farm",
     .options = destroy_options,
     .min_words = 1,
     .max_words = 1,
@@ -289,7 +334,7 @@ static void show_identity(const char *name, const rf_inspection *seen, uint64_t 
         fclose(f);
     }
     out_text("store", store_directory(name));
-    show_kind(seen->durability);
+    show_kind(name, seen->durability);
     out_text("version", rf_version_string());
     out_text("layout", keep_format("%016llx", (unsigned long long)seen->layout_hash));
     out_text("boot", boot);
@@ -300,7 +345,7 @@ static void show_identity(const char *name, const rf_inspection *seen, uint64_t 
     out_size("region_bytes", seen->region_bytes);
 }
 
-/* Of a durable store. `lag` is what a power cut would cost now: epochs that are not on the disk. */
+/* Of a durable store. */
 static void show_log(const char *name, const rf_inspection *i)
 {
     if (i->durability == RF_VOLATILE) {
@@ -316,8 +361,7 @@ static void show_log(const char *name, const rf_inspection *i)
                i->log_failed || i->log_short ? OUT_RED : OUT_GREEN);
     out_number("open_epoch", i->open_epoch);
     out_number("durable_epoch", i->durable_epoch);
-    out_number("lag_epochs",
-               i->open_epoch > i->durable_epoch ? i->open_epoch - i->durable_epoch - 1 : 0);
+    out_number("lag_epochs", lag_epochs(i));
     out_size("log_bytes", i->log_position);
     out_number("snapshot_epoch", i->snapshot_epoch);
     out_size("log_since_snapshot", i->log_position - i->snapshot_position);
@@ -331,6 +375,29 @@ static void show_log(const char *name, const rf_inspection *i)
             out_text("io_why", why);
         }
     }
+}
+
+static void show_lock(const rf_lock_info *lock, bool held)
+{
+    if (!held) {
+        out_text("longest_held_lock", "none");
+        return;
+    }
+    char text[128];
+    lock_text(lock, text, sizeof(text));
+    out_phrase("longest_held_lock", lock_word(lock->what), text,
+               lock->held >= RF_SECOND ? OUT_RED : OUT_PLAIN);
+    out_json_only(true);
+    if (lock->what != RF_LOCK_OF_NAME) {
+        out_text("lock_tenant", tenant_text(&lock->tenant));
+        out_id("lock_run", lock->run);
+    }
+    if (lock->what == RF_LOCK_OF_SHARD) {
+        out_id("lock_shard", lock->shard);
+    }
+    out_id("lock_pid", lock->pid);
+    out_ns("lock_held", lock->held);
+    out_json_only(false);
 }
 
 static void show_counters(const rf_inspection *seen)
@@ -371,6 +438,8 @@ static int run_status(struct cli *cli)
     status = status != RF_OK ? status : rf_list_runs(store, NULL, count_run, &tally, &cli->detail);
     if (status == RF_OK) {
         struct list_context context = {.now = rf_now(store)};
+        rf_lock_info lock;
+        bool held = longest_held_lock_now(store, &lock);
         out_card_begin();
         show_identity(name, &seen, context.now);
         out_number("runs", seen.runs);
@@ -383,6 +452,7 @@ static int run_status(struct cli *cli)
         out_number("handles", tally.handles);
         out_number("dead_members", seen.dead_members);
         show_log(name, &seen);
+        show_lock(&lock, held);
         show_counters(&seen);
         out_inner_begin("members");
         status = rf_list_members(store, show_member, &context, &cli->detail);
@@ -400,9 +470,13 @@ const struct command command_status = {
     .text =
         "Looks only: the shared memory is mapped read-only and nothing is waited for.\n"
         "`repairs` counts dead members that others settled, and what was taken over or finished "
-        "in their place. `busy` counts operations that gave up on a lock of a living process.",
-    .examples = "ringfence status farm\n"
-                "ringfence status --json farm | jq .shards_parked",
+        "in their place. `busy` counts operations that gave up on a lock of a living process.\n"
+        "`longest held lock` says what is locked at the moment, by whom, and for how long at least: "
+        "the store's processes look every second or two, and the time counts from the first look "
+        "that saw it. Operations hold locks for microseconds; a process that holds one for longer is "
+        "stopped, or does not get a processor: continue it or end it (`kill -CONT`, `kill -9`).",
+    .examples = "ringfence status ./farm\n"
+                "ringfence status --json ./farm | jq .shards_parked",
     .min_words = 1,
     .max_words = 1,
     .prints = true,

@@ -86,6 +86,7 @@ struct screen {
     uint64_t gathered_ns;
     rf_inspection seen, before;
     uint64_t members, dead;
+    char locked[96]; /* the lock that is held longest, if that is long */
     double seconds;  /* between the last two looks */
     struct row *old; /* runs as they were, for rates */
     size_t old_count;
@@ -346,6 +347,11 @@ static void gather(struct screen *s)
     if (status == RF_OK) {
         status = rf_list_members(s->store, gather_member, s, &s->cli->detail);
     }
+    rf_lock_info lock;
+    s->locked[0] = 0;
+    if (status == RF_OK && longest_held_lock(s->store, &lock)) {
+        lock_text(&lock, s->locked, sizeof(s->locked));
+    }
     if (status == RF_OK && s->view == VIEW_RUNS) {
         bool all = arg_given(&s->cli->args, "all-tenants");
         status =
@@ -510,16 +516,43 @@ static void draw_head(const struct screen *s)
     }
     put(1, 0, "%" PRIu64 " members, %" PRIu64 " dead   %" PRIu64 " runs   %s shards   %s shared",
         s->members, s->dead, i->runs, count_text(i->shards), size_text(i->taken_bytes));
-    put(2, 0, "%.0f operations/s   %.0f refusals/s   %.0f lock waits/s   %" PRIu64 " repairs",
+    char lag[64] = "";
+    if (i->durability != RF_VOLATILE) {
+        snprintf(lag, sizeof(lag), "   %" PRIu64 " epochs lag%s", lag_epochs(i),
+                 i->log_failed  ? ", the log has failed"
+                 : i->log_short ? ", the disk is full"
+                                : "");
+    }
+    put(2, 0, "%.0f operations/s   %.0f refusals/s   %.0f lock waits/s   %" PRIu64 " repairs%s",
         per_second(s, i->operations, b->operations), per_second(s, i->refusals, b->refusals),
         per_second(s, i->lock_waits, b->lock_waits),
-        i->reaped + i->reapers_replaced + i->purges_finished);
+        i->reaped + i->reapers_replaced + i->purges_finished, lag);
+}
+
+/* What there is to say about the table, or what nobody should overlook. */
+static void draw_remarks(const struct screen *s, int y)
+{
+    int x = 0;
+    if (s->locked[0] != 0) {
+        attron(colour_attr(OUT_RED));
+        put(y, 0, "locked: %s", s->locked);
+        attroff(colour_attr(OUT_RED));
+        x += 11 + (int)strlen(s->locked);
+    }
+    if (s->filter[0] != 0 && !s->typing) {
+        put(y, x, "filter: %s", s->filter);
+        x += 11 + (int)strlen(s->filter);
+    }
+    if (s->hidden != 0) {
+        put(y, x, "%zu more are not shown", s->hidden);
+    }
 }
 
 static void draw(struct screen *s)
 {
     erase();
     draw_head(s);
+    draw_remarks(s, 3);
     if (s->trouble != RF_OK) {
         char why[256];
         rf_explain(s->trouble, &s->cli->detail, why, sizeof(why));
@@ -534,12 +567,6 @@ static void draw(struct screen *s)
     } else {
         put(LINES - 1, 0,
             "q quit  Enter into  Esc back  s sort  r reverse  / filter  m members  p pause");
-    }
-    if (s->filter[0] != 0 && !s->typing) {
-        put(3, 0, "filter: %s", s->filter);
-    }
-    if (s->hidden != 0) {
-        put(3, 30, "%zu more are not shown", s->hidden);
     }
     refresh();
 }
@@ -760,9 +787,10 @@ const struct command command_top = {
     .text =
         "Keys: arrows or j and k move, Enter goes into a run or a shard, Esc goes back, s sorts by the "
         "next column and r the other way round, / shows only lines with what is typed, m shows "
-        "members, p stops the picture, q quits. Looks only; a run of a million shards is looked at "
+        "members, p stops the picture, q quits. Lag is what is not on the disk yet; a lock that a process "
+        "holds on to is shown in red. Looks only; a run of a million shards is looked at "
         "less often, so that watching never takes more than a fifth of a processor.",
-    .examples = "ringfence top farm",
+    .examples = "ringfence top ./farm",
     .options = top_options,
     .min_words = 1,
     .max_words = 1,

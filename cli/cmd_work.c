@@ -32,7 +32,8 @@ static const struct option_spec work_options[] = {
     {"pipe", 0, OPTION_FLAG, NULL, "with --lines: items on the command's input, not as arguments"},
     {"ahead", 0, OPTION_NUMBER, "N", "with --lines: shards that may wait [10000]"},
     {"lease", 0, OPTION_DURATION, "TIME", "with --lines: the lease of a run that it makes [30s]"},
-    {"joblog", 0, OPTION_TEXT, "FILE", "append a line a command, as GNU parallel does"},
+    {"joblog", 0, OPTION_TEXT, "FILE",
+     "append a line a command, as GNU parallel does; Seq is the shard"},
     {"timeout", 0, OPTION_DURATION, "TIME", "end a command that takes longer; it has failed"},
     {"grace", 0, OPTION_DURATION, "TIME", "from SIGTERM to SIGKILL [5s]"},
     {"retries", 0, OPTION_NUMBER, "N", "try a command that failed again so often [2]"},
@@ -41,7 +42,7 @@ static const struct option_spec work_options[] = {
     {"halt", 0, OPTION_TEXT, "WHEN", "never, or soon or now with ,fail=N ,success=N or ,done=N"},
     {"ungroup", 'u', OPTION_FLAG, NULL, "pass output through as it comes, mixed"},
     {"no-complete", 0, OPTION_FLAG, NULL, "leave the run active when all its shards are done"},
-    {"dry-run", 0, OPTION_FLAG, NULL, "print what would be run, and run nothing"},
+    {"dry-run", 0, OPTION_FLAG, NULL, "print what would be run (items: --reveal), and run nothing"},
     {"quiet", 'q', OPTION_FLAG, NULL, "no progress and no summary"},
     {0},
 };
@@ -98,8 +99,9 @@ static int read_work(struct cli *cli, struct work *w)
         .board_fd = -1,
         .bell_fd = -1,
     };
-    if (!parse_number(a->words[1], &w->run)) {
-        return cli_fail(EXIT_USAGE, "RUN is a number, and %s is none", a->words[1]);
+    int code = read_id("RUN", a->words[1], &w->run);
+    if (code != EXIT_DONE) {
+        return code;
     }
     if (a->rest == NULL || a->rest_count == 0) {
         return cli_fail(EXIT_USAGE,
@@ -110,6 +112,9 @@ static int read_work(struct cli *cli, struct work *w)
     }
     if (w->lines_per_shard == 0 || w->ahead == 0) {
         return cli_fail(EXIT_USAGE, "--lines-per-shard and --ahead are at least 1");
+    }
+    if (w->config.lease_duration == 0) {
+        return cli_fail(EXIT_USAGE, "--lease is more than 0");
     }
     if (!w->lines && (w->pipe || arg_given(a, "lines-per-shard") || arg_given(a, "lease"))) {
         return cli_fail(EXIT_USAGE, "--pipe, --lines-per-shard and --lease belong to --lines");
@@ -254,7 +259,8 @@ struct supervisor {
     bool over; /* nothing is left to do, or nothing may be done */
     bool interrupted;
     bool halted;
-    int trouble; /* exit code */
+    bool output_lost; /* and that was said */
+    int trouble;      /* exit code */
 };
 
 static void tell(struct supervisor *s, const char *format, ...)
@@ -341,6 +347,22 @@ static void stop_commands(struct supervisor *s)
     }
 }
 
+/* A worker can't go on, and has said why unless it is what the commands print. */
+static void stop_for_good(struct supervisor *s)
+{
+    static const char *const streams[] = {"output", "error"};
+    for (int i = 0; i < 2; i++) {
+        int error = atomic_exchange(&s->board->lost_output[i], 0);
+        if (error != 0 && !s->output_lost) {
+            s->output_lost = true;
+            s->trouble = EXIT_IO;
+            tell(s, "standard %s can't be written: %s", streams[i], strerror(error));
+        }
+    }
+    s->trouble = s->trouble != EXIT_DONE ? s->trouble : EXIT_INCOMPLETE;
+    stop_commands(s);
+}
+
 static void worker_ended(struct supervisor *s, uint32_t number, int status)
 {
     struct seat *seat = &s->board->seats[number];
@@ -354,8 +376,7 @@ static void worker_ended(struct supervisor *s, uint32_t number, int status)
         return;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == WORKER_FATAL) {
-        s->trouble = EXIT_INCOMPLETE;
-        stop_commands(s);
+        stop_for_good(s);
         return;
     }
     if (atomic_load(&s->board->drain)) {
@@ -525,6 +546,12 @@ static void supervise(struct supervisor *s)
     }
 }
 
+/* Whether shards are left that somebody could work on, though all workers are gone. */
+static bool has_work_left(const rf_run_info *r)
+{
+    return r->status == RF_RUN_ACTIVE && r->shard_count > r->done + r->parked + r->split;
+}
+
 static int conclude(struct supervisor *s)
 {
     const struct work *w = s->work;
@@ -559,7 +586,7 @@ static int conclude(struct supervisor *s)
     }
     return s->interrupted                                                        ? EXIT_INTERRUPTED
            : s->trouble != EXIT_DONE                                             ? s->trouble
-           : s->halted || s->run.parked != 0                                     ? EXIT_INCOMPLETE
+           : s->halted || s->run.parked != 0 || has_work_left(&s->run)           ? EXIT_INCOMPLETE
            : s->run.status == RF_RUN_FAILED || s->run.status == RF_RUN_CANCELLED ? EXIT_RUN_ENDED
                                                                                  : EXIT_DONE;
 }
@@ -588,6 +615,7 @@ static void take_charge(struct supervisor *s)
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
     s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* commands whose worker died come to us */
 }
@@ -670,12 +698,15 @@ const struct command command_work = {
         "shard replace {} or else are added to COMMAND's words, {#} is the shard and {%} the worker; "
         "--pipe gives them on standard input. Lines that are left from before are worked on as well, "
         "so `</dev/null` resumes such a run.\n"
+        "Items are printed only with --reveal: by --dry-run, and in the command of --joblog, which "
+        "otherwise have (item) in their place.\n"
         "When every shard is done the run is completed. The exit code is 0 then, 1 if shards are "
-        "parked or --halt ended it, 7 if somebody else ended the run, 130 after Ctrl-C.",
+        "parked or --halt ended it, 7 if somebody else ended the run, 9 if what commands print can't "
+        "be written (their shards are released), 130 after Ctrl-C.",
     .examples =
-        "ringfence work farm 1 --workers 8 -- ./scan-one-shard\n"
-        "ls *.wav | ringfence work farm 2 --lines -- lame {}\n"
-        "ringfence work farm 1 --halt now,fail=1 --timeout 5m -- sh -c 'scan \"$RINGFENCE_START\"'",
+        "ringfence work ./farm 1 --workers 8 -- ./scan-one-shard\n"
+        "ls *.wav | ringfence work ./farm 2 --lines -- lame {}\n"
+        "ringfence work ./farm 1 --halt now,fail=1 --timeout 5m -- sh -c 'scan \"$RINGFENCE_START\"'",
     .options = work_options,
     .min_words = 2,
     .max_words = -1,

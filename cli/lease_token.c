@@ -29,6 +29,7 @@ int parse_lease(const char *text, struct lease_token *token)
         lease[at - text] = 0;
     }
     if (at == NULL || !parse_bytes(at + 1, &path) || path.len == 0 ||
+        memchr(path.data, 0, path.len) != NULL ||
         rf_lease_parse(lease, &token->tenant, &token->lease) != RF_OK) {
         return cli_fail(EXIT_USAGE, "this is not a lease, or a damaged one");
     }

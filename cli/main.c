@@ -1,4 +1,6 @@
 /* ringfence: find the command in the table, parse its arguments, run it. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,11 +84,15 @@ static int help(int argc, char **argv)
 
 static int check_words(const struct command *c, const struct args *args)
 {
+    bool names_store = strncmp(c->synopsis, "DIR", 3) == 0;
     const char *group = c->group == NULL ? "" : keep_format("%s ", c->group);
     int most = c->max_words < 0 ? c->min_words : c->max_words;
     if (args->word_count < c->min_words || args->word_count > most ||
         (args->rest != NULL && c->max_words >= 0)) {
         return cli_fail(EXIT_USAGE, "usage: ringfence %s%s %s", group, c->name, c->synopsis);
+    }
+    if (names_store && args->words[0][0] == 0) {
+        return cli_fail(EXIT_USAGE, "DIR is empty; it is the directory of a store");
     }
     return EXIT_DONE;
 }
@@ -100,9 +106,23 @@ static int finish(int code)
     return code;
 }
 
+/* A standard descriptor that is closed would be given to the next file that is opened, and output
+ * would go into that. Input and output stay as unusable as they were: using them is an error.
+ * Messages that nobody wants to see are none. */
+static void hold_standard_descriptors(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd) {
+            _exit(EXIT_IO); /* there is no /dev/null, and no way to say so */
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct cli cli;
+    hold_standard_descriptors();
     cli.argc = argc;
     cli.argv = argv;
     if (argc < 2) {

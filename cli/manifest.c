@@ -166,9 +166,17 @@ static int read_ranges(const char *file, struct manifest *m)
     }
     while (code == EXIT_DONE && (len = getline(&line, &size, f)) >= 0) {
         number++;
-        line[strcspn(line, "\r\n")] = 0;
-        if (line[0] == 0 || line[0] == '#') {
+        bool ends = len > 0 && line[len - 1] == '\n';
+        len -= ends;
+        len -= ends && len > 0 && line[len - 1] == '\r';
+        line[len] = 0;
+        if (len == 0 || line[0] == '#') {
             continue;
+        }
+        if (strlen(line) != (size_t)len) {
+            code =
+                cli_fail(EXIT_REFUSED, "%s: line %zu has a NUL byte; write it %%00", file, number);
+            break;
         }
         if (m->count == room) {
             room = room == 0 ? 256 : 2 * room;
@@ -226,6 +234,9 @@ int read_manifest(const struct args *args, struct manifest *m)
     if ((keys != NULL) + (ranges != NULL) + hex != 1) {
         return cli_fail(EXIT_USAGE, "say where the shards come from: one of --keys FILE, --ranges "
                                     "FILE and --hex-prefixes N");
+    }
+    if (keys == NULL && (arg_given(args, "shards") || arg_given(args, "null"))) {
+        return cli_fail(EXIT_USAGE, "--shards and --null belong to --keys");
     }
     if (keys != NULL) {
         struct keys list = {0};

@@ -6,8 +6,9 @@
 
 static const char *const about =
     "ringfence shares out work between the processes of one Linux host, safely. A store is a "
-    "directory, or a plain name, which stands for one in /dev/shm. Runs are cut into shards, workers "
-    "claim shards, and a worker that dies loses them at once to the others.";
+    "directory; a plain name NAME stands for /dev/shm/ringfence-NAME, and ./NAME for a directory here. "
+    "Runs are cut into shards, workers claim shards, and a worker that dies loses them at once to the "
+    "others.";
 
 static const char *const conventions =
     "Numbers of runs and shards are decimal or 0x. Durations are written 500ms, 30s, 5m, 2h; sizes "
@@ -161,10 +162,10 @@ int print_help(const char *group, const struct command *command, FILE *to)
         }
     }
     fprintf(to, "\nexample:\n"
-                "  ringfence init farm\n"
-                "  ringfence run create farm 1 --hex-prefixes 2\n"
-                "  ringfence work farm 1 --workers 4 -- sh -c 'echo \"$RINGFENCE_START\"'\n"
-                "  ringfence status farm\n\n");
+                "  ringfence init ./farm\n"
+                "  ringfence run create ./farm 1 --hex-prefixes 2\n"
+                "  ringfence work ./farm 1 --workers 4 -- sh -c 'echo \"$RINGFENCE_START\"'\n"
+                "  ringfence status ./farm\n\n");
     print_wrapped(to, conventions, 0, 90);
     fprintf(to, "exit codes:\n");
     print_exit_codes(to);
@@ -346,6 +347,43 @@ int print_man(const char *page)
 
 /* --- completion --- */
 
+/* The words that an option can have, or NULL if they are no fixed ones. An option of one name means the
+ * same everywhere. */
+static const char *option_words(const struct option_spec *o)
+{
+    const char *words = "";
+    if (strcmp(o->name, "reason") == 0) {
+        for (int i = RF_PARK_PERMISSION_DENIED; i <= RF_PARK_OTHER; i++) {
+            words = keep_format("%s%s ", words, park_reason_word((rf_park_reason)i));
+        }
+        return words;
+    }
+    if (strcmp(o->name, "type") == 0) {
+        for (int i = RF_EVENT_ACQUIRED; i <= RF_EVENT_RUN_PURGED; i++) {
+            words = keep_format("%s%s ", words, rf_event_name((rf_event_kind)i));
+        }
+        return words;
+    }
+    return strcmp(o->name, "durability") == 0  ? "wait nowait"
+           : strcmp(o->name, "semantics") == 0 ? "completed dispatched"
+           : strcmp(o->name, "only") == 0      ? "all active available parked roots"
+                                               : NULL;
+}
+
+static void bash_words(const struct command *c)
+{
+    for (const struct option_spec *o = c->options; o != NULL && o->name != NULL; o++) {
+        const char *words = option_words(o);
+        if (words != NULL) {
+            printf("    %s%s:--%s", full_group(c), c->name, o->name);
+            if (o->letter != 0) {
+                printf(" | %s%s:-%c", full_group(c), c->name, o->letter);
+            }
+            printf(") choices='%s' ;;\n", words);
+        }
+    }
+}
+
 static void bash_option(FILE *to, const struct option_spec *o)
 {
     fprintf(to, " --%s", o->name);
@@ -389,6 +427,10 @@ static int bash_completion(void)
         each_option(*c, bash_option, stdout);
         printf("' ;;\n");
     }
+    printf("    esac\n    case $path:${COMP_WORDS[COMP_CWORD - 1]} in\n");
+    for (const struct command *const *c = commands; *c != NULL; c++) {
+        bash_words(*c);
+    }
     printf("    esac\n"
            "    if [ -n \"$choices\" ]; then\n"
            "        mapfile -t COMPREPLY < <(compgen -W \"$choices\" -- \"$word\")\n"
@@ -421,7 +463,11 @@ static void zsh_option(FILE *to, const struct option_spec *o)
     zsh_text(o->help);
     fprintf(to, "]");
     if (o->value != NULL) {
-        fprintf(to, ":%s:%s", o->value, strcmp(o->value, "FILE") == 0 ? "_files" : "");
+        const char *words = option_words(o);
+        fprintf(to, ":%s:%s", o->value,
+                words != NULL                   ? keep_format("(%s)", words)
+                : strcmp(o->value, "FILE") == 0 ? "_files"
+                                                : "");
     }
     fprintf(to, "'");
 }

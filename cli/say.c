@@ -90,6 +90,16 @@ int cli_fail(enum exit_code code, const char *format, ...)
     return (int)code;
 }
 
+int read_id(const char *what, const char *text, uint64_t *id)
+{
+    if (parse_number(text, id)) {
+        return EXIT_DONE;
+    }
+    return is_too_large(text, parse_number)
+               ? cli_fail(EXIT_USAGE, "%s is too large: at most %" PRIu64, what, UINT64_MAX)
+               : cli_fail(EXIT_USAGE, "%s is a number, and %s is none", what, text);
+}
+
 void cli_warn(const char *format, ...)
 {
     va_list args;
@@ -213,6 +223,11 @@ const char *op_class_word(unsigned op_class)
                                         "add_shards", "end_run", "purge_run"};
     _Static_assert(sizeof(words) / sizeof(words[0]) == RF_CLASSES, "one word a class");
     return op_class < RF_CLASSES ? words[op_class] : "unknown";
+}
+
+uint64_t lag_epochs(const rf_inspection *i)
+{
+    return i->open_epoch > i->durable_epoch ? i->open_epoch - i->durable_epoch - 1 : 0;
 }
 
 enum out_colour status_colour(const char *word)

@@ -31,23 +31,40 @@ bool parse_number(const char *text, uint64_t *number)
     return errno == 0 && *end == 0;
 }
 
-/* A decimal number with a unit from a table of names and factors; the first entry that fits. */
 struct unit {
     const char *name;
-    double factor;
+    uint64_t factor;
 };
 
-static bool parse_with_unit(const char *text, const struct unit *units, double *value)
+#define DECIMALS 18u /* behind the point; more are none too many to write, but not looked at */
+
+/* Digits, perhaps a point and more digits, and a unit of the table. Exact, rounded to the nearest whole. */
+static bool parse_with_unit(const char *text, const struct unit *units, uint64_t *value)
 {
-    char *end;
-    if (text[0] < '0' || text[0] > '9' || text[1] == 'x' || text[1] == 'X') {
+    uint64_t whole = 0, part = 0, scale = 1;
+    if (text[0] < '0' || text[0] > '9') {
         return false;
     }
-    *value = strtod(text, &end);
+    for (; *text >= '0' && *text <= '9'; text++) {
+        if (__builtin_mul_overflow(whole, 10, &whole) ||
+            __builtin_add_overflow(whole, (uint64_t)(*text - '0'), &whole)) {
+            return false;
+        }
+    }
+    if (text[0] == '.' && text[1] >= '0' && text[1] <= '9') {
+        text++;
+        for (unsigned n = 0; *text >= '0' && *text <= '9'; text++, n++) {
+            if (n < DECIMALS) {
+                part = part * 10 + (uint64_t)(*text - '0');
+                scale *= 10;
+            }
+        }
+    }
     for (; units->name != NULL; units++) {
-        if (strcmp(end, units->name) == 0) {
-            *value *= units->factor;
-            return *value >= 0 && *value < 1.8e19;
+        if (strcmp(text, units->name) == 0) {
+            unsigned __int128 rest = (unsigned __int128)part * units->factor + scale / 2;
+            return !__builtin_mul_overflow(whole, units->factor, value) &&
+                   !__builtin_add_overflow(*value, (uint64_t)(rest / scale), value);
         }
     }
     return false;
@@ -55,19 +72,20 @@ static bool parse_with_unit(const char *text, const struct unit *units, double *
 
 bool parse_duration(const char *text, uint64_t *ns)
 {
-    static const struct unit units[] = {{"ns", 1},     {"us", 1e3},    {"ms", 1e6},
-                                        {"s", 1e9},    {"m", 60e9},    {"min", 60e9},
-                                        {"h", 3600e9}, {"d", 86400e9}, {NULL, 0}};
-    double value;
+    static const struct unit units[] = {{"ns", 1},
+                                        {"us", 1000},
+                                        {"ms", 1000000},
+                                        {"s", RF_SECOND},
+                                        {"m", 60 * RF_SECOND},
+                                        {"min", 60 * RF_SECOND},
+                                        {"h", 3600 * RF_SECOND},
+                                        {"d", 86400 * RF_SECOND},
+                                        {NULL, 0}};
     if (strcmp(text, "0") == 0) {
         *ns = 0;
         return true;
     }
-    if (!parse_with_unit(text, units, &value)) {
-        return false;
-    }
-    *ns = (uint64_t)(value + 0.5);
-    return true;
+    return parse_with_unit(text, units, ns);
 }
 
 bool parse_size(const char *text, uint64_t *bytes)
@@ -80,14 +98,19 @@ bool parse_size(const char *text, uint64_t *bytes)
                                         {"MiB", 1048576},
                                         {"G", 1073741824},
                                         {"GiB", 1073741824},
-                                        {"T", 1099511627776.0},
+                                        {"T", 1099511627776},
                                         {NULL, 0}};
-    double value;
-    if (!parse_with_unit(text, units, &value)) {
-        return false;
+    return parse_with_unit(text, units, bytes);
+}
+
+bool is_too_large(const char *text, bool (*parse)(const char *text, uint64_t *value))
+{
+    uint64_t ignored;
+    size_t digits = strspn(text, "0123456789");
+    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+        return text[2] != 0 && text[2 + strspn(text + 2, "0123456789abcdefABCDEF")] == 0;
     }
-    *bytes = (uint64_t)(value + 0.5);
-    return true;
+    return digits != 0 && parse(keep_format("1%s", text + digits), &ignored);
 }
 
 static int hex_digit(char c)

@@ -15,7 +15,9 @@
 bool parse_number(const char *text, uint64_t *number); /* decimal or 0x */
 bool parse_duration(const char *text, uint64_t *ns);   /* 500ms, 30s, 1.5m, 2h, 1d; 0 */
 bool parse_size(const char *text, uint64_t *bytes);    /* 4096, 64K, 64M, 1G */
-bool parse_bytes(const char *text, rf_bytes *bytes);   /* kept until the end of the program */
+/* Whether a text that one of the three refused has their form, and stands only for too much. */
+bool is_too_large(const char *text, bool (*parse)(const char *text, uint64_t *value));
+bool parse_bytes(const char *text, rf_bytes *bytes); /* kept until the end of the program */
 bool parse_bytes_at(const char *text, size_t len, uint8_t *out, size_t room, size_t *used);
 
 /* Each writes into a ring of buffers: valid until some more were made. */

@@ -44,7 +44,8 @@ struct board {
     _Atomic uint64_t parked;
     _Atomic uint64_t lost; /* leases */
     _Atomic uint64_t released;
-    pthread_mutex_t output; /* robust: held by whoever prints */
+    _Atomic int lost_output[2]; /* errno with which stdout, stderr could not be written; 0: none */
+    pthread_mutex_t output;     /* robust: held by whoever prints */
     struct seat seats[WORKERS_MAX];
 };
 

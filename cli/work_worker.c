@@ -202,6 +202,14 @@ static void free_words(char **words)
     free(words);
 }
 
+static void free_items(struct items *items)
+{
+    for (uint32_t i = 0; i < items->count; i++) {
+        free((void *)(uintptr_t)items->item[i]);
+    }
+    free(items->item);
+}
+
 /* What the command reads: its lines, or nothing. */
 static int open_stdin(const struct worker *w, const struct items *items)
 {
@@ -306,10 +314,7 @@ static int start(struct worker *w, struct job *job)
     if (input >= 0) {
         close(input);
     }
-    for (uint32_t i = 0; i < lines.count; i++) {
-        free((void *)(uintptr_t)lines.item[i]);
-    }
-    free(lines.item);
+    free_items(&lines);
     free_words(words);
     free_environment(environment);
     if (error != 0 && job->pid > 0) {
@@ -479,34 +484,47 @@ static void wait_for(struct worker *w, struct job *job)
 
 /* --- afterwards --- */
 
-static uint64_t copy_output(int from, int to)
+/* Returns 0 or an errno. */
+static int write_whole(int to, const char *bytes, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        ssize_t n = write(to, bytes + done, size - done);
+        if (n >= 0) {
+            done += (size_t)n;
+        } else if (errno == EAGAIN) {
+            poll(&(struct pollfd){.fd = to, .events = POLLOUT}, 1, -1); /* whoever reads is slow */
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+/* false if output was lost; the board says why. */
+static bool copy_output(struct worker *w, int from, int to, uint64_t *total)
 {
     static char buffer[65536];
-    uint64_t total = 0;
     ssize_t n;
     off_t at = 0;
     while ((n = pread(from, buffer, sizeof(buffer), at)) > 0) {
-        for (ssize_t done = 0; done < n;) {
-            ssize_t written = write(to, buffer + done, (size_t)(n - done));
-            if (written < 0 && errno == EINTR) {
-                continue;
-            }
-            if (written <= 0) {
-                return total;
-            }
-            done += written;
-            total += (uint64_t)written;
+        int error = write_whole(to, buffer, (size_t)n);
+        if (error != 0) {
+            atomic_store(&w->board->lost_output[to == STDERR_FILENO], error);
+            return false;
         }
         at += n;
+        *total += (uint64_t)n;
     }
-    return total;
+    return true;
 }
 
-static uint64_t print_output(struct worker *w, struct job *job)
+/* false if output was lost. */
+static bool print_output(struct worker *w, struct job *job, uint64_t *bytes)
 {
-    uint64_t bytes = 0;
+    bool good = true;
+    *bytes = 0;
     if (job->output[0] < 0) {
-        return 0;
+        return true;
     }
     bool some = lseek(job->output[0], 0, SEEK_END) > 0 || lseek(job->output[1], 0, SEEK_END) > 0;
     if (some) {
@@ -514,13 +532,48 @@ static uint64_t print_output(struct worker *w, struct job *job)
         if (atomic_load(&w->board->bar)) {
             fputs("\r\033[K", stderr);
         }
-        bytes = copy_output(job->output[0], STDOUT_FILENO);
-        bytes += copy_output(job->output[1], STDERR_FILENO);
+        good = copy_output(w, job->output[0], STDOUT_FILENO, bytes);
+        good = copy_output(w, job->output[1], STDERR_FILENO, bytes) && good;
         output_unlock(w->board);
     }
     close(job->output[0]);
     close(job->output[1]);
-    return bytes;
+    return good;
+}
+
+/* A word for a line of a file: what would end the line, or a field of it, is escaped. */
+static void log_word(FILE *to, const char *word)
+{
+    for (const unsigned char *c = (const unsigned char *)word; *c != 0; c++) {
+        if (*c == '\n' || *c == '\t' || *c == '\r') {
+            fprintf(to, "\\%c", *c == '\n' ? 'n' : *c == '\t' ? 't' : 'r');
+        } else if (*c < 32 || *c == 127) {
+            fprintf(to, "\\x%02x", *c);
+        } else {
+            fputc(*c, to);
+        }
+    }
+}
+
+/* The words that were run; items are named only if they may be seen. */
+static void log_command(struct worker *w, FILE *to)
+{
+    struct items items = {0};
+    bool lines = w->work->lines;
+    if (lines) {
+        items = items_of(w->spec, w->cursor); /* as they were when it was started */
+    }
+    for (uint32_t i = 0; i < items.count && !w->work->cli->reveal; i++) {
+        free((void *)(uintptr_t)items.item[i]);
+        items.item[i] = strdup("(item)");
+    }
+    char **words = expand_command(w->work, lines ? &items : NULL, w->grant->lease.shard, w->number);
+    for (size_t i = 0; words[i] != NULL; i++) {
+        fputs(i == 0 ? "" : " ", to);
+        log_word(to, words[i]);
+    }
+    free_words(words);
+    free_items(&items);
 }
 
 /* A line as GNU parallel writes it; the whole line at once, so that lines never mix. */
@@ -540,9 +593,7 @@ static void log_job(struct worker *w, const struct job *job, uint64_t bytes)
             host, job->began_wall, (double)(monotonic_ns() - job->began_ns) / 1e9, bytes,
             WIFEXITED(job->wait_status) ? WEXITSTATUS(job->wait_status) : 0,
             WIFSIGNALED(job->wait_status) ? WTERMSIG(job->wait_status) : 0);
-    for (int i = 0; i < w->work->command_count; i++) {
-        fprintf(to, "%s%s", i == 0 ? "" : " ", w->work->command[i]);
-    }
+    log_command(w, to);
     fputc('\n', to);
     fclose(to);
     if (write(w->joblog_fd, line, size) != (ssize_t)size) {
@@ -681,10 +732,21 @@ static void give_up(struct worker *w, enum why why)
     }
 }
 
-/* Returns false if no command can be started at all. */
+/* Without its output a shard is not done, unless the command itself has said so. */
+static void give_up_output(struct worker *w, const struct job *job, uint64_t fence)
+{
+    if (finished_by_command(w, fence)) {
+        rf_session_release(w->session, NULL);
+    } else {
+        give_up(w, job->ended_by == WHY_LOST ? WHY_LOST : WHY_STOP);
+    }
+}
+
+/* Returns false if no command can be started at all, or what they print can't be written. */
 static bool work_on_shard(struct worker *w)
 {
     static struct job job;
+    uint64_t bytes;
     rf_park_reason reason = RF_PARK_TOO_MANY_ERRORS;
     uint64_t fence = w->grant->lease.fence;
     w->spec = w->grant->spec;
@@ -698,8 +760,12 @@ static bool work_on_shard(struct worker *w)
             return false;
         }
         wait_for(w, &job);
-        uint64_t bytes = print_output(w, &job);
+        bool printed = print_output(w, &job, &bytes);
         log_job(w, &job, bytes);
+        if (!printed) {
+            give_up_output(w, &job, fence);
+            return false;
+        }
         bool good = WIFEXITED(job.wait_status) && WEXITSTATUS(job.wait_status) == 0;
         if (good && job.ended_by != WHY_LOST) {
             complete(w);
@@ -820,6 +886,7 @@ int work_as_worker(struct work *work, uint32_t number)
                         .board = work->board,
                         .joblog_fd = -1};
     prctl(PR_SET_NAME, "ringfence"); /* not "exe", as it was started */
+    signal(SIGPIPE, SIG_IGN);        /* nobody reads what is printed: an error like any other */
     w.signal_fd = open_signals();
     follow_parent(&w, parent == NULL ? getppid() : (pid_t)strtol(parent, NULL, 10));
     rf_run_info info;

@@ -29,10 +29,17 @@ case_every_level_has_help_with_an_example() {
         local help=$out
         expect 0 ringfence help $command
         same "$out" "$help"
+        lacks "$help" " farm " # a plain name would be a store in memory
         count=$((count + 1))
     done < <(commands)
     [ "$count" -ge 38 ] || fail "only $count commands"
     echo "INFO $count commands"
+}
+
+case_help_promises_nothing_of_a_watermark_that_is_not_so() {
+    expect 0 ringfence run show --help
+    lacks "$(paste -sd' ' <<<"$out")" "everything below it is done"
+    has "$(paste -sd' ' <<<"$out")" "parked shards"
 }
 
 case_wrong_command_lines_are_told_apart() {
@@ -182,6 +189,13 @@ case_bash_completes_commands_and_options() {
     same "$(complete_bash ringfence run create --hex)" --hex-prefixes
     has "$(complete_bash ringfence work farm 1 --)" --workers --lines --halt
     same "$(complete_bash ringfence log dump --fol)" --follow
+    # Words that are fixed, behind the option they belong to.
+    has "$(complete_bash ringfence park --reason "")" permission-denied not-found poisoned too-many-errors other
+    same "$(complete_bash ringfence shard park ./farm 1 2 -r poi)" poisoned
+    same "$(complete_bash ringfence shard unpark ./farm 1 --all --reason too)" too-many-errors
+    same "$(complete_bash ringfence init --durability no)" nowait
+    same "$(complete_bash ringfence log dump --type run_p)" run_purged
+    has "$(complete_bash ringfence log dump --type "")" acquired owner_lost
     cd "$work" && touch some-file
     same "$(complete_bash ringfence run create --keys some)" some-file
     expect 2 ringfence help --completion fish
@@ -204,6 +218,7 @@ END
     has "$(try run "")" "create:make a run" "purge:"
     has "$(try run create "")" "--hex-prefixes[" "--keys["
     has "$(try work "")" "--workers["
+    has "$(try init "")" ":WORD:(wait nowait)"
 }
 
 main "$@"

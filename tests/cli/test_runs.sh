@@ -80,7 +80,7 @@ case_runs_are_shown_ended_and_purged() {
     same "$(field max_retries "$out")" 3
     same "$(field available "$out")" 16
     expect 13 ringfence run purge "$store" 1
-    has "$err" "status does not allow"
+    has "$err" "has not ended"
     expect 0 ringfence run complete "$store" 1 --op 5
     expect 0 ringfence run complete "$store" 1 --op 5
     expect 7 ringfence run complete "$store" 1 --op 6
@@ -264,6 +264,58 @@ case_a_lease_is_one_word_that_carries_everything() {
     has "$out" '"lease":"rf1-' '"fence":2' '"start_len":1'
 }
 
+case_options_of_keys_are_refused_without_keys() {
+    ringfence init --volatile "$store"
+    local words
+    for words in "create $store 1 --hex-prefixes 1 --shards 5" "create $store 1 --ranges - -0" "add $store 1 --hex-prefixes 1 -n 5"; do
+        expect 2 ringfence run $words </dev/null
+        has "$err" "--shards and --null belong to --keys"
+    done
+    expect 3 ringfence run show "$store" 1
+}
+
+case_a_run_that_has_not_ended_is_not_purged() {
+    begin
+    expect 13 ringfence run purge "$store" 1
+    has "$err" "run 1 has not ended; end it first" "run complete" "fail or cancel"
+    expect 0 ringfence run cancel "$store" 1
+    expect 0 ringfence run purge "$store" 1
+}
+
+case_a_cut_outside_the_range_is_named_without_its_bytes() {
+    ringfence init --volatile "$store"
+    printf 'sesame\tsunflower\n' >"$work/ranges"
+    ringfence run create "$store" 1 --ranges "$work/ranges"
+    local more
+    for more in "" --residual; do
+        expect 13 ringfence shard split "$store" 1 1 --at sunflower $more
+        has "$err" "--at is not inside the shard's range: it is not below its end"
+        lacks "$err" sunflower
+        expect 13 ringfence shard split "$store" 1 1 --at sesame $more
+        has "$err" "it is not above its start"
+        lacks "$err" sesame
+    done
+    expect 2 ringfence shard split "$store" 1 1 --at st --at st
+    has "$err" "given twice"
+    expect 0 ringfence shard split "$store" 1 1 --at st
+}
+
+case_impossible_numbers_are_named() {
+    ringfence init --volatile "$store"
+    expect 2 ringfence run create "$store" 1 --hex-prefixes 1 --lease 0
+    has "$err" "--lease is more than 0"
+    expect 2 ringfence work "$store" 1 --lines --lease 0 -- true </dev/null
+    has "$err" "--lease is more than 0"
+    expect 2 ringfence run create "$store" 1 --hex-prefixes 1 --lease 99999999999999s
+    has "$err" "--lease is too large"
+    expect 2 ringfence run show "$store" 18446744073709551616
+    has "$err" "RUN is too large"
+    expect 2 ringfence shard show "$store" 1 0x10000000000000000
+    has "$err" "SHARD is too large"
+    expect 2 ringfence claim "$store" one
+    has "$err" "RUN is a number, and one is none"
+}
+
 case_the_environment_of_a_claim_can_be_evaluated() {
     ringfence init --volatile "$store"
     printf 'a%%20%%27quoted%%22%%0Akey\tb\tx%%24%%28y%%29\n' >"$work/ranges"
@@ -275,7 +327,6 @@ case_the_environment_of_a_claim_can_be_evaluated() {
     metadata=$(printf '%b' "${RINGFENCE_METADATA//%/\\x}")
     same "$start" $'a \'quoted"\nkey'
     same "$metadata" 'x$(y)'
-    export RINGFENCE_LEASE
     expect 0 ringfence checkpoint --key "$RINGFENCE_START" --token t
     expect 0 ringfence release
     eval "$(ringfence claim --env "$store" 1)"
@@ -283,6 +334,11 @@ case_the_environment_of_a_claim_can_be_evaluated() {
     same "$RINGFENCE_CURSOR_TOKEN" t
     same "$RINGFENCE_FENCE" 3
     expect 0 ringfence complete
+    # Wherever the shell goes.
+    ringfence run create "$store" 2 --hex-prefixes 1
+    eval "$(cd "$work" && ringfence claim --env ./store 2)"
+    same "$RINGFENCE_STORE" "$(realpath "$store")"
+    expect 0 sh -c 'cd / && ringfence release && ringfence status "$RINGFENCE_STORE"'
 }
 
 case_exit_codes_tell_what_happened() {
@@ -367,6 +423,7 @@ case_monitor_shows_events_and_no_keys() {
     lacks "$(cat "$work/events")" sesame
     ringfence run create "$store" 2 --hex-prefixes 1
     expect 0 ringfence monitor "$store" --for 1ms
+    expect 0 timeout 60 ringfence monitor "$store" --for 0
 }
 
 case_monitor_can_be_limited_to_a_run() {
@@ -422,6 +479,19 @@ case_hashes_of_the_others_differ_and_do_not_depend_on_order() {
     expect 2 ringfence hash split-id --run 1
     has "$err" "--parent is needed"
     expect 2 ringfence hash split-id --run x --parent 1 --op 1 --kind child --index 0
+}
+
+case_a_hash_of_something_else_than_was_meant_is_refused() {
+    local words
+    for words in unpark "unpark --run 1" "unpark --run 1 --shard 2" park split-replace "split-residual --parent a,m" register add \
+        "checkpoint --key a --reason other" "complete-run --run 1" "split-replace --child a,m --child m,z --key a"; do
+        expect 2 ringfence hash payload $words
+        same "$out" ""
+    done
+    expect 2 ringfence hash payload unpark --run 1
+    has "$err" "unpark needs --shard-id"
+    expect 2 ringfence hash payload checkpoint --key a --reason other
+    has "$err" "checkpoint has no --reason"
 }
 
 main "$@"

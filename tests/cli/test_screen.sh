@@ -19,7 +19,7 @@ see() {
     local part i
     for part in "$@"; do
         for ((i = 0; i < 600; i++)); do
-            if screen | grep -qF -- "$part"; then continue 2; fi
+            if screen | grep -F -- "$part" >/dev/null; then continue 2; fi
             sleep 0.05
         done
         fail "never on the screen: $part"$'\n'"$(screen)"
@@ -28,7 +28,7 @@ see() {
 unsee() {
     local i
     for ((i = 0; i < 600; i++)); do
-        if ! screen | grep -qF -- "$1"; then return 0; fi
+        if ! screen | grep -F -- "$1" >/dev/null; then return 0; fi
         sleep 0.05
     done
     fail "still on the screen: $1"$'\n'"$(screen)"
@@ -48,7 +48,7 @@ case_top_shows_runs_shards_and_members() {
     keys s s s s s r # by the number done, most first
     see "DONEv"
     keys Home
-    screen | sed -n 6p | grep -qE '^ +1 ' || fail "run 1 is not first"$'\n'"$(screen)"
+    screen | sed -n 6p | grep -E '^ +1 ' >/dev/null || fail "run 1 is not first"$'\n'"$(screen)"
     keys Enter
     see "run 1" "poisoned" "4711" "done"
     keys / p o i s Enter
@@ -88,6 +88,30 @@ case_top_follows_what_happens_and_the_size_of_the_window() {
     unsee "PROGRESS"
 }
 
+case_top_shows_how_far_the_disk_is_behind_and_who_holds_a_lock() {
+    command -v strace >/dev/null || skip "there is no strace"
+    ringfence init "$store" >/dev/null
+    ringfence run create "$store" 1 --hex-prefixes 1 >/dev/null
+    ringfence work "$store" 1 --workers 1 --quiet -- sleep 60 &
+    # Whoever looks for leaks at the end can't while strace is there.
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=fallocate -e inject=fallocate:signal=SIGSTOP:when=20 \
+        ringfence run create "$store" 2 --hex-prefixes 3 >/dev/null 2>&1 &
+    stopped() { grep -q 'stopped by SIGSTOP' "$work/trace"; }
+    eventually stopped
+    local pid
+    pid=$(awk '/stopped by SIGSTOP/ { print $1; exit }' "$work/trace")
+    terminal 100 24
+    line "ringfence top '$store' --interval 100ms"
+    see "epochs lag" "locked: the making of a run, by pid"
+    kill -CONT "$pid"
+    wait %2
+    unsee "locked:"
+    see "4,112 shards"
+    keys q
+    kill %1
+    wait %1 || true
+}
+
 case_top_shows_members_that_come_and_go() {
     ringfence init --volatile "$store"
     ringfence run create "$store" 1 --hex-prefixes 1
@@ -125,10 +149,10 @@ case_tables_fit_the_terminal_and_are_coloured_only_there() {
     line "ringfence shard list --reveal '$store' 1"
     see "a-ver" "ATTEMPTS"
     [ "$(screen | grep -c '^ *1  active  .*a-ver.*> .* 0$')" = 1 ] || fail "the line is broken"$'\n'"$(screen)"
-    coloured_screen | grep -q $'\033\\[32mactive' || fail "no colour on a terminal"
+    coloured_screen | grep $'\033\\[32mactive' >/dev/null || fail "no colour on a terminal"
     line "clear; NO_COLOR=1 ringfence shard list '$store' 1"
     see "active"
-    ! coloured_screen | grep -q $'\033\\[32mactive' || fail "NO_COLOR is not heeded"
+    ! coloured_screen | grep $'\033\\[32mactive' >/dev/null || fail "NO_COLOR is not heeded"
 }
 
 case_run_watch_draws_a_bar_until_the_run_ends() {

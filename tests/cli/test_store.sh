@@ -25,6 +25,21 @@ case_a_plain_name_stands_for_a_directory_in_dev_shm() {
     [ ! -e "/dev/shm/ringfence-$name" ]
 }
 
+case_a_durable_store_in_memory_is_said_to_be_in_memory() {
+    [ "$(stat -f -c %T /dev/shm)" = tmpfs ] || skip "/dev/shm is no tmpfs"
+    store=/dev/shm/ringfence-cli-test-$$
+    expect 0 ringfence init "${store#/dev/shm/ringfence-}"
+    has "$out" "in memory: nothing survives a reboot"
+    lacks "$out" "the disk"
+    expect 0 ringfence status "$store"
+    has "$out" "in memory: nothing survives a reboot"
+    expect 0 ringfence status --json "$store"
+    same "$(field medium "$out")" memory
+    same "$(field kind "$out")" durable
+    expect 0 ringfence init --help
+    has "$out" "/dev/shm/ringfence-NAME" "./NAME"
+}
+
 case_init_refuses_to_overwrite() {
     ringfence init --volatile "$store"
     ringfence run create "$store" 1 --hex-prefixes 1
@@ -46,9 +61,31 @@ case_init_says_what_is_wrong_with_its_options() {
     has "$err" "500ms"
     expect 2 ringfence init --volatile --group no-such-group-here "$store"
     has "$err" "no-such-group-here"
+    local wrong
+    for wrong in "max-members 100000000" "max-members 2048" "max-shards 16000001" "max-tenant-shards 16000001" "max-runs 1000001" \
+        "max-bytes 65535" "max-bytes 257G" "segment-bytes 5G" "segment-bytes 1" "snapshot-bytes 2T" "flush-interval 2h" "flush-interval 1ns"; do
+        expect 2 ringfence init --${wrong% *} ${wrong#* } "$store"
+        has "$err" "--${wrong% *} is " " to " "0 for the default"
+        # The help says the same.
+        has "$(ringfence init --help | grep -A 1 -- "--${wrong% *} ")" "$(sed 's/.* is \(.* to [^,]*\),.*/\1/' <<<"$err")"
+    done
+    expect 2 ringfence init --segment-bytes 65537 "$store"
+    has "$err" "--segment-bytes is a multiple of 4096"
+    expect 2 ringfence init --max-shards 99999999999999999999 "$store"
+    has "$err" "--max-shards is too large: at most 18446744073709551615"
+    expect 2 ringfence init --claim-cooldown 99999999999d "$store"
+    has "$err" "--claim-cooldown is too large: at most 213503d"
+    expect 2 ringfence init --max-bytes 99999999999T "$store"
+    has "$err" "--max-bytes is too large: at most 16777215T"
+    expect 2 ringfence init ""
+    has "$err" "DIR is empty"
+    expect 2 ringfence status ""
+    has "$err" "DIR is empty"
     expect 2 ringfence init --volatile --nonsense "$store"
     has "$err" "--nonsense"
     [ ! -e "$store" ]
+    # What is said to be possible is.
+    expect 0 ringfence init --volatile "$store" --max-members 2047 --max-runs 0 --max-tenant-shards 16000000 --max-bytes 64K
 }
 
 case_capacities_are_kept() {
@@ -115,11 +152,29 @@ case_only_the_owner_and_the_group_may_look() {
     expect 0 ringfence complete "$out"
 }
 
+case_a_destroy_that_may_not_remove_the_files_removes_nothing() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    chmod 777 "$work"
+    as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$program" "$@"; }
+    as_nobody --version >/dev/null || skip "the program can't be run by others"
+    for durability in --volatile ""; do
+        as_nobody init "$store" ${durability:+"$durability"}
+        as_nobody run create "$store" 1 --hex-prefixes 1
+        chmod 500 "$store"
+        expect 11 as_nobody destroy --yes "$store"
+        has "$err" "removing files of" "ermission denied"
+        chmod 700 "$store"
+        expect 0 as_nobody status --json "$store"
+        same "$(field shards "$out")" 16
+        expect 0 as_nobody destroy --yes "$store"
+    done
+}
+
 # Where nothing may be written: everything that only looks works, and takes no part. The mounts are bound
 # ones, in a namespace: without `bind` a remount would change the real file system, for everybody.
 case_a_read_only_user_can_look() {
     [ "$(id -u)" = 0 ] || skip "needs root"
-    ringfence init --volatile "$store"
+    ringfence init "$store"
     ringfence run create "$store" 1 --hex-prefixes 1
     cat >"$work/script" <<'END'
 mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 77
@@ -137,6 +192,11 @@ END
     expect 0 readonly_do ringfence run show "$store" 1
     expect 0 readonly_do ringfence metrics "$store"
     expect 0 readonly_do ringfence monitor "$store" --for 10ms
+    expect 0 readonly_do ringfence procs "$store"
+    expect 0 readonly_do ringfence log dump "$store"
+    has "$out" "run_activated run=1"
+    expect 0 readonly_do ringfence log verify "$store"
+    expect 0 readonly_do ringfence recover --dry-run "$store"
     local code=0
     readonly_do ringfence claim "$store" 1 >"$work/o" 2>"$work/e" || code=$?
     [ "$code" != 0 ] && [ "$code" -lt 14 ]
@@ -205,7 +265,7 @@ case_metrics_are_prometheus_text() {
     has "$out" "ringfence_shards 16" 'ringfence_run_shards{' 'state="active"} 16' "ringfence_members_reaped_total 0"
     # Every line is a comment or name{labels} value, and every name has its HELP and TYPE.
     awk '/^# (HELP|TYPE) ringfence_[a-z_]+ ./ { known[$3]++; next }
-         /^ringfence_[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9]+$/ {
+         /^ringfence_[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9]+(\.[0-9]+)?$/ {
              name = $1; sub(/\{.*/, "", name); if (known[name] != 2) { print "unknown: " $0; bad = 1 } next }
          { print "odd: " $0; bad = 1 }
          END { exit bad }' <<<"$out" || fail "not Prometheus text"
@@ -234,7 +294,7 @@ printf '\1\2\3\4' | dd of="$boot" bs=1 seek=40 conv=notrunc status=none # anothe
 ringfence monitor "$work/disk/used" --for 60s &
 while flock -n -x "$work/disk/used/lock" true; do sleep 0.02; done
 rm -r "$work/disk/gone" "$work/disk/used"
-ringfence cleanup --dry-run | grep -q "would be removed" || echo "nothing would be removed"
+ringfence cleanup --dry-run | grep "would be removed" >/dev/null || echo "nothing would be removed"
 [ -e "$gone" ] || echo "a dry run removed something"
 ringfence cleanup
 kill %1
@@ -255,6 +315,46 @@ case_fsync_test_measures() {
     expect 0 ringfence fsync-test "$work" --for 20ms --json
     [ "$(field single_worker_durable_per_second "$out")" -gt 0 ]
     expect 3 ringfence fsync-test "$work/none"
+}
+
+case_a_lock_that_somebody_holds_on_to_is_shown_with_its_holder() {
+    command -v strace >/dev/null || skip "there is no strace"
+    ringfence init --volatile "$store"
+    expect 0 ringfence status "$store"
+    has "$out" "longest held lock  none"
+    has "$(ringfence metrics "$store")" "ringfence_lock_held_seconds 0.000"
+    # It asks for memory in the middle of making a run, and is stopped there.
+    # Whoever looks for leaks at the end can't while strace is there.
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=fallocate -e inject=fallocate:signal=SIGSTOP:when=20 \
+        ringfence run create "$store" 1 --hex-prefixes 3 >/dev/null 2>&1 &
+    local tracer=$! pid
+    stopped() { grep -q 'stopped by SIGSTOP' "$work/trace"; }
+    eventually stopped
+    pid=$(awk '/stopped by SIGSTOP/ { print $1; exit }' "$work/trace")
+    pid=$(awk '$1 == "Tgid:" { print $2 }' "/proc/$pid/status")
+    # Nobody else is there who could have noticed; a second look is enough to see that it is held.
+    expect 0 ringfence status "$store"
+    has "$out" "the making of a run, by pid $pid, for "
+    # With somebody there it is known since when.
+    # One name in 64 has the same lock as the one that is being made.
+    local run
+    for run in 2 3 4 5; do
+        if ringfence run create "$store" "$run" --hex-prefixes 1 >/dev/null 2>&1; then break; fi
+    done
+    ringfence work "$store" "$run" --workers 1 --quiet -- sleep 60 &
+    seen_for_long() { expect 0 ringfence status "$store" --json && [ "$(field lock_held_ns "$out")" -ge 1000000000 ]; }
+    eventually seen_for_long
+    same "$(field longest_held_lock "$out")" name
+    same "$(field lock_pid "$out")" "$pid"
+    ringfence metrics "$store" | grep -E '^ringfence_lock_held_seconds [1-9]' >/dev/null || fail "metrics do not say it"
+    kill -CONT "$pid"
+    wait "$tracer"
+    kill %2
+    wait %2 || true
+    expect 0 ringfence status "$store"
+    has "$out" "longest held lock  none"
+    expect 0 ringfence run show "$store" 1 --json
+    same "$(field shards "$out")" 4096
 }
 
 main "$@"

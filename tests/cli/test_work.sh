@@ -52,6 +52,73 @@ case_output_is_grouped_by_shard() {
     same "$(wc -l <<<"$err")" 16
 }
 
+case_closed_standard_descriptors_are_not_taken_by_files_of_ours() {
+    begin
+    expect 0 ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo "$RINGFENCE_SHARD"' <&-
+    same "$(sort -n <<<"$out" | paste -sd' ')" "$(seq -s' ' 1 16)"
+    ringfence run create "$store" 2 --hex-prefixes 1
+    local code=0
+    ringfence work "$store" 2 --workers 2 -- true <&- >&- 2>&- || code=$?
+    same "$code" 0
+    same "$(run_field done 2)" 16
+    # What is closed can't be written, and that is said.
+    ringfence run list "$store" >&- 2>"$work/stderr" || code=$?
+    same "$code" 9
+    has "$(cat "$work/stderr")" "writing the output failed"
+    code=0
+    ringfence run create "$store" 3 --keys - <&- 2>"$work/stderr" || code=$?
+    same "$code" 9
+    has "$(cat "$work/stderr")" "can't be read"
+}
+
+case_workers_that_go_home_too_early_are_no_success() {
+    begin
+    ringfence work "$store" 1 --workers 2 -- sh -c 'while [ ! -e '"$work/go"' ]; do sleep 0.05; done' 2>"$work/log" &
+    local farm=$! fd code=0
+    busy() { [ "$(ringfence shard list "$store" 1 --json | grep -c '"lease_left_ns":[0-9]')" = 2 ]; }
+    eventually busy
+    # Who writes into the board tells them to take no more shards.
+    fd=$(find "/proc/$farm/fd" -lname '*ringfence-board*')
+    printf '\1' | dd of="$fd" conv=notrunc status=none
+    touch "$work/go"
+    wait "$farm" || code=$?
+    same "$code" 1
+    has "$(cat "$work/log")" "2 of 16 shards done"
+}
+
+case_a_shard_whose_output_is_lost_is_not_done() {
+    [ -e /dev/full ] || skip "there is no /dev/full"
+    begin
+    local code=0
+    ringfence work "$store" 1 --workers 4 -- echo hello >/dev/full 2>"$work/log" || code=$?
+    same "$code" 9
+    same "$(grep -c "standard output can't be written: No space left on device" "$work/log")" 1
+    has "$(cat "$work/log")" "0 of 16 shards done, 0 parked"
+    lacks "$(cat "$work/log")" "takes its place"
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+    code=0
+    ringfence work "$store" 1 --workers 1 --quiet -- sh -c 'echo oops >&2' 2>/dev/full || code=$?
+    same "$code" 9
+    same "$(run_field done)" 0
+    # What has no output loses none.
+    ringfence work "$store" 1 --quiet -- true >/dev/full
+    same "$(run_field done)" 16
+}
+
+case_work_stops_when_nobody_reads_its_output() {
+    begin
+    { ringfence work "$store" 1 --workers 2 -- sh -c 'yes | head -n 100000' 2>"$work/log" || echo $? >"$work/code"; } | head -n 3 >/dev/null
+    same "$(cat "$work/code")" 9
+    same "$(grep -c "standard output can't be written: Broken pipe" "$work/log")" 1
+    lacks "$(cat "$work/log")" "signal 13"
+    [ "$(run_field done)" -lt 16 ] || fail "all shards are done"
+    # The commands have the default of SIGPIPE.
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 0 ringfence work "$store" 2 --workers 1 --quiet -- bash -c 'yes | head -n 1 >/dev/null; echo ${PIPESTATUS[0]}'
+    same "$(sort -u <<<"$out")" 141
+}
+
 # --- what a command reports ---
 
 case_descriptor_3_moves_the_cursor_and_the_next_one_goes_on_there() {
@@ -75,7 +142,7 @@ END
 case_a_released_shard_goes_on_behind_its_cursor() {
     begin
     ringfence work "$store" 1 --workers 1 --quiet -- sh -c 'echo "${RINGFENCE_START}7" >&3; sleep 60' &
-    moved() { ringfence shard list "$store" 1 --json | grep -q '"cursor_key_len":2'; }
+    moved() { ringfence shard list "$store" 1 --json | grep '"cursor_key_len":2' >/dev/null; }
     eventually moved
     kill -TERM $!
     wait $! || true
@@ -219,8 +286,13 @@ case_the_budget_of_restarts_ends() {
     ringfence work "$store" 1 --workers 1 --restarts 2 -- sleep 1000 2>"$work/log" &
     local farm=$! i
     for ((i = 0; i < 3; i++)); do
-        # A child of the supervisor may also be a command whose worker has just died: go on until it is told.
-        told() { kill -9 $(pgrep -P "$farm"); [ "$(grep -c 'was ended by signal 9' "$work/log")" -gt $i ]; }
+        # A child of the supervisor may also be a command whose worker has just died: go on until it is told, and
+        # no longer: what looks for leaks at the end of a sanitized program is a child as well.
+        told() {
+            [ "$(grep -c 'was ended by signal 9' "$work/log")" -le $i ] || return 0
+            kill -9 $(pgrep -P "$farm")
+            return 1
+        }
         eventually told
     done
     local code=0
@@ -357,6 +429,19 @@ case_joblog_is_as_gnu_parallel_writes_it() {
     awk -F'\t' 'NR > 1 && (NF != 9 || $3 < 1e9 || $4 < 0) { exit 1 }' "$work/log" || fail "$(cat "$work/log")"
 }
 
+case_joblog_names_what_was_run_on_one_line() {
+    ringfence init --volatile "$store"
+    local script=$'true\n\t# \x01'
+    expect 0 ringfence work "$store" 1 --lines --workers 1 --joblog "$work/log" --quiet --reveal -- sh -c "$script" {} {#} < <(printf 'sesame\n')
+    same "$(wc -l <"$work/log")" 2
+    same "$(tail -n 1 "$work/log" | cut -f 9-)" 'sh -c true\n\t# \x01 sesame 1'
+    # Items are for whoever says --reveal.
+    expect 0 ringfence work "$store" 2 --lines --workers 1 --joblog "$work/log" --quiet -- true < <(printf 'sesame\n')
+    same "$(tail -n 1 "$work/log" | cut -f 9-)" 'true (item)'
+    expect 0 ringfence work --help
+    has "$out" "Seq is the shard" "only with --reveal"
+}
+
 case_a_dry_run_runs_nothing() {
     begin
     expect 0 ringfence work "$store" 1 --dry-run -- touch "$work/touched"
@@ -368,35 +453,10 @@ case_a_dry_run_runs_nothing() {
     same "$out" "$(printf 'touch %s a\ntouch %s b' "$work/touched" "$work/touched")"
     expect 0 ringfence work "$store" 1 --dry-run --lines -- touch < <(printf 'sesame\n')
     lacks "$out" sesame
+    expect 0 ringfence work --help
+    has "$(grep -- --dry-run <<<"$out")" "--reveal"
     expect 2 ringfence work "$store" 1 --workers 0 -- true
     expect 2 ringfence work "$store" 1 --pipe -- true
-}
-
-case_what_a_shard_costs() {
-    ringfence init --volatile "$store"
-    ringfence run create "$store" 1 --hex-prefixes 2
-    local from to bare farm
-    from=$(date +%s%N)
-    for ((i = 0; i < 256; i++)); do /bin/true; done
-    to=$(date +%s%N)
-    bare=$((to - from))
-    from=$(date +%s%N)
-    ringfence work "$store" 1 --workers 1 --quiet -- /bin/true
-    to=$(date +%s%N)
-    farm=$((to - from))
-    echo "INFO 256 times /bin/true: by hand $((bare / 1000)) us, by work with one worker $((farm / 1000)) us: $(((farm - bare) / 256000)) us more a shard (goal: below 2000)"
-}
-
-case_status_of_a_large_store() {
-    ringfence init --volatile "$store"
-    ringfence run create "$store" 1 --hex-prefixes 4 # 65,536
-    ringfence run create "$store" 2 --hex-prefixes 4 # together 131,072
-    local from to
-    ringfence status "$store"
-    from=$(date +%s%N)
-    for ((i = 0; i < 10; i++)); do ringfence status "$store" >/dev/null; done
-    to=$(date +%s%N)
-    echo "INFO status of 131,072 shards: $(((to - from) / 10000)) us, the process with it (goal: below 10000)"
 }
 
 main "$@"
