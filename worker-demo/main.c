@@ -163,6 +163,7 @@ int main(int argc, char **argv)
     static struct farm farm;
     struct options options;
     struct report report = {0};
+    struct baseline baseline = {0};
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
     options_parse(&options, argc, argv);
@@ -185,6 +186,10 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    if ((options.baseline != NULL && !baseline_read(&baseline, options.baseline)) ||
+        !report_can_write(&options)) {
+        return 2;
+    }
     farm.counters = mmap(NULL, sizeof(*farm.counters), PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (farm.counters == MAP_FAILED) {
@@ -195,8 +200,8 @@ int main(int argc, char **argv)
     int status = scan(&farm, &report);
     if (status < 0) {
         report.seconds = seconds_since(&start);
-        bool good = options.baseline == NULL || report_baseline(&report, &farm, options.baseline);
-        good = good && report_write(&report, &farm);
+        report_leave_out(&report, &baseline);
+        bool good = report_write(&report, &farm);
         status = !good || report.parked_count > 0 ? 2
                  : report.count > 0               ? 1
                  : report.unreadable_count > 0    ? 2
@@ -207,6 +212,7 @@ int main(int argc, char **argv)
         }
     }
     report_free(&report);
+    baseline_free(&baseline);
     rules_free(&farm.rules);
     allow_free(farm.allow);
     free(farm.state);

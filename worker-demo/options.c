@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static const char help[] =
     "time, in whole or in part: the same command goes on where it was, and no finding is lost or\n"
     "reported twice.\n"
     "\n"
-    "  -j, --workers N      worker processes (the number of cores)\n"
+    "  -j, --workers N      worker processes, 512 at most (the number of cores)\n"
     "      --json FILE      write findings as JSON lines; - is standard output\n"
     "      --sarif FILE     write findings as SARIF 2.1.0; - is standard output\n"
     "      --baseline FILE  report only what is not in FILE, a --json or --sarif of an earlier scan\n"
@@ -108,9 +109,16 @@ static const struct option known[] = {
     {NULL, 0, NULL, 0},
 };
 
-static void __attribute__((noreturn)) refuse(const char *option, const char *text)
+static void __attribute__((noreturn))
+refuse(const char *option, const char *text, uint64_t min, uint64_t max)
 {
-    fprintf(stderr, "rf-scan: --%s does not take %s; see rf-scan --help\n", option, text);
+    fprintf(stderr, "rf-scan: --%s takes %" PRIu64, option, min);
+    if (max == UINT64_MAX) {
+        fputs(" or more", stderr);
+    } else {
+        fprintf(stderr, " to %" PRIu64, max);
+    }
+    fprintf(stderr, ", not %s; see rf-scan --help\n", text);
     exit(2);
 }
 
@@ -123,7 +131,7 @@ static uint64_t number(const char *option, const char *text, uint64_t min, uint6
     end += shift != 0;
     if (end == text || *end != '\0' || text[0] == '-' || value > UINT64_MAX >> shift ||
         value << shift < min || value << shift > max) {
-        refuse(option, text);
+        refuse(option, text, min, max);
     }
     return value << shift;
 }

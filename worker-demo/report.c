@@ -87,9 +87,65 @@ static size_t read_fingerprints(const char *text, uint64_t **out)
     return count;
 }
 
-bool report_baseline(struct report *report, const struct farm *farm, const char *file)
+static const char *past_blanks(const char *text)
 {
-    (void)farm;
+    return text + strspn(text, " \t\r\n");
+}
+
+/* Behind the object that begins at text; NULL if it is not closed, or none. */
+static const char *past_object(const char *text)
+{
+    size_t depth = 0;
+    bool quoted = false;
+    if (*text != '{') {
+        return NULL;
+    }
+    for (const char *at = text; *at != '\0'; at++) {
+        if (quoted) {
+            quoted = *at != '"';
+            at += *at == '\\' && at[1] != '\0';
+        } else if (*at == '"') {
+            quoted = true;
+        } else if (*at == '{' || *at == '[') {
+            depth++;
+        } else if ((*at == '}' || *at == ']') && --depth == 0) {
+            return at + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Whether the text begins with these words, whatever blanks lie between them. */
+static bool begins_with(const char *text, const char *const *words)
+{
+    for (; *words != NULL; words++) {
+        text = past_blanks(text);
+        if (strncmp(text, *words, strlen(*words)) != 0) {
+            return false;
+        }
+        text += strlen(*words);
+    }
+    return true;
+}
+
+/* A report that was cut would pass for one that knows less. So it has to end as reports do: JSON lines
+ * with the summary, SARIF with the bracket that closes it. */
+static bool is_whole(const char *text)
+{
+    static const char *const summary[] = {"{", "\"type\"", ":", "\"summary\"", NULL};
+    const char *last = past_blanks(text);
+    const char *end = past_object(last);
+    bool alone = true;
+    for (; end != NULL && *past_blanks(end) != '\0'; end = past_object(last)) {
+        last = past_blanks(end);
+        alone = false;
+    }
+    return end != NULL &&
+           (begins_with(last, summary) || (alone && strstr(last, "\"runs\"") != NULL));
+}
+
+bool baseline_read(struct baseline *baseline, const char *file)
+{
     int fd = open(file, O_RDONLY | O_CLOEXEC);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) != 0) {
@@ -99,29 +155,39 @@ bool report_baseline(struct report *report, const struct farm *farm, const char 
     char *text = must_alloc((size_t)st.st_size + 1);
     ssize_t len = read(fd, text, (size_t)st.st_size);
     close(fd);
-    if (len != st.st_size || strlen(text) != (size_t)len) {
-        fprintf(stderr, "rf-scan: %s: not a report of rf-scan\n", file);
-        free(text);
-        return false;
+    bool good = len == st.st_size && strlen(text) == (size_t)len && is_whole(text);
+    if (good) {
+        baseline->count = read_fingerprints(text, &baseline->known);
+    } else {
+        fprintf(stderr,
+                "rf-scan: %s: not a whole report of rf-scan (--json or --sarif), so no baseline\n",
+                file);
     }
-    uint64_t *known;
-    size_t count = read_fingerprints(text, &known), kept = 0;
     free(text);
-    if (count > 1) {
-        qsort(known, count, sizeof(*known), by_number);
+    if (baseline->count > 1) {
+        qsort(baseline->known, baseline->count, sizeof(*baseline->known), by_number);
     }
+    return good;
+}
+
+void baseline_free(struct baseline *baseline)
+{
+    free(baseline->known);
+}
+
+void report_leave_out(struct report *report, const struct baseline *baseline)
+{
+    size_t kept = 0;
     for (size_t i = 0; i < report->count; i++) {
         struct record *r = &report->findings[i];
-        if (count > 0 &&
-            bsearch(&r->fingerprint, known, count, sizeof(*known), by_number) != NULL) {
+        if (baseline->count > 0 && bsearch(&r->fingerprint, baseline->known, baseline->count,
+                                           sizeof(*baseline->known), by_number) != NULL) {
             report->known++;
         } else {
             report->findings[kept++] = *r;
         }
     }
     report->count = kept;
-    free(known);
-    return true;
 }
 
 /* --- JSON lines --- */
@@ -339,14 +405,61 @@ static void write_table(const struct report *report, const struct farm *farm, FI
 
 typedef void writer(const struct report *report, const struct farm *farm, FILE *out);
 
-/* A file is there whole or not at all. */
+/* A link, a pipe or a device stays what it is: it is written to, not replaced. */
+static bool is_written_in_place(const char *file)
+{
+    struct stat st;
+    return lstat(file, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* Beside the file, so that it can take its name. */
+static int open_temporary(const char *file, char *name, size_t name_size)
+{
+    snprintf(name, name_size, "%s.new-%d", file, (int)getpid());
+    return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+}
+
+/* Whether it will be possible to write to a file, as far as it can be known before. */
+static bool can_write_to(const char *file)
+{
+    char temporary[4096];
+    struct stat st;
+    if (file == NULL || strcmp(file, "-") == 0) {
+        return true;
+    }
+    if (is_written_in_place(file)) {
+        if (access(file, W_OK) == 0) {
+            return true;
+        }
+        fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
+        return false;
+    }
+    bool directory = stat(file, &st) == 0 && S_ISDIR(st.st_mode);
+    int fd = directory ? -1 : open_temporary(file, temporary, sizeof(temporary));
+    if (fd < 0) {
+        fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(directory ? EISDIR : errno));
+        return false;
+    }
+    close(fd);
+    unlink(temporary);
+    return true;
+}
+
+bool report_can_write(const struct options *options)
+{
+    return can_write_to(options->json) && can_write_to(options->sarif);
+}
+
+/* A plain file is there whole or not at all. */
 static bool write_to(const char *file, writer *write, const struct report *report,
                      const struct farm *farm)
 {
     char temporary[4096];
     bool standard = strcmp(file, "-") == 0;
-    snprintf(temporary, sizeof(temporary), "%s.new-%d", file, (int)getpid());
-    int fd = standard ? -1 : open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool in_place = !standard && is_written_in_place(file);
+    int fd = standard   ? -1
+             : in_place ? open(file, O_WRONLY | O_TRUNC | O_CLOEXEC)
+                        : open_temporary(file, temporary, sizeof(temporary));
     FILE *out = standard ? stdout : fd < 0 ? NULL : fdopen(fd, "w");
     if (out == NULL) {
         fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
@@ -356,7 +469,7 @@ static bool write_to(const char *file, writer *write, const struct report *repor
     bool good = fflush(out) == 0 && ferror(out) == 0;
     if (!standard) {
         good = fclose(out) == 0 && good;
-        good = good && rename(temporary, file) == 0;
+        good = good && (in_place || rename(temporary, file) == 0);
     }
     if (!good) {
         fprintf(stderr, "rf-scan: %s: %s\n", standard ? "standard output" : file, strerror(errno));

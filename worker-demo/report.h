@@ -27,12 +27,25 @@ struct report {
     bool resumed;
 };
 
+/* The fingerprints of an earlier report. */
+struct baseline {
+    uint64_t *known; /* ascending */
+    size_t count;
+};
+
+/* False if the file can't be read or is not a whole report, which is said on standard error. */
+bool baseline_read(struct baseline *baseline, const char *file);
+void baseline_free(struct baseline *baseline);
+
 /* Puts together what the shards' cursors say counts. False if something is missing, damaged or
  * there twice, which is said on standard error. */
 bool report_gather(struct report *report, struct farm *farm, rf_store *store);
 bool report_gather_uncoordinated(struct report *report, struct farm *farm);
-/* Leaves out what FILE has. */
-bool report_baseline(struct report *report, const struct farm *farm, const char *file);
+/* Leaves out what the baseline has. */
+void report_leave_out(struct report *report, const struct baseline *baseline);
+/* Whether the files that the options name can be written: asked before the scan, which may be long.
+ * False is said on standard error. */
+bool report_can_write(const struct options *options);
 /* Writes what the options ask for. */
 bool report_write(const struct report *report, const struct farm *farm);
 void report_free(struct report *report);

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -144,6 +146,42 @@ static void size_text(char *out, size_t out_size, double bytes)
     snprintf(out, out_size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
 }
 
+#define LINE_MAX_COLUMNS 160u
+#define BAR_WIDE         20u
+#define BAR_NARROW       10u
+
+/* A line of parts, the most important first, of which it takes what fits. */
+struct line {
+    char text[LINE_MAX_COLUMNS + 1];
+    size_t columns; /* it may have */
+    bool full;
+};
+
+static void add_part(struct line *line, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add_part(struct line *line, const char *format, ...)
+{
+    char part[128];
+    size_t have = strlen(line->text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(part, sizeof(part), format, args);
+    va_end(args);
+    line->full = line->full || have + strlen(part) > line->columns;
+    if (!line->full) {
+        strcpy(line->text + have, part);
+    }
+}
+
+/* One less than the terminal has: in its last column some go on to the next line. */
+static size_t line_columns(void)
+{
+    struct winsize size;
+    size_t columns =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    return columns - 1 < LINE_MAX_COLUMNS ? columns - 1 : LINE_MAX_COLUMNS;
+}
+
 static void show(const struct crew *crew, unsigned alive)
 {
     const struct counters *c = crew->farm->counters;
@@ -153,11 +191,12 @@ static void show(const struct crew *crew, unsigned alive)
     double bytes = (double)(crew->done_bytes + now_bytes), all = (double)h->bytes;
     double share = all > 0 ? bytes / all : 1;
     share = share > 1 ? 1 : share;
-    char bar[21], done[32], total[32], rate[32], left[32] = "--:--";
-    for (unsigned i = 0; i < 20; i++) {
-        bar[i] = i < (unsigned)(share * 20) ? '#' : '.';
+    struct line line = {.columns = line_columns()};
+    unsigned cells = line.columns < 120 ? BAR_NARROW : BAR_WIDE;
+    char bar[BAR_WIDE + 1] = "", done[32], total[32], rate[32], left[32] = "--:--";
+    for (unsigned i = 0; i < cells; i++) {
+        bar[i] = i < (unsigned)(share * cells) ? '#' : '.';
     }
-    bar[20] = '\0';
     size_text(done, sizeof(done), bytes);
     size_text(total, sizeof(total), all);
     size_text(rate, sizeof(rate), seconds > 0 ? (double)now_bytes / seconds : 0);
@@ -167,12 +206,16 @@ static void show(const struct crew *crew, unsigned alive)
         snprintf(left, sizeof(left), "%02u:%02u", (unsigned)seconds_left / 60,
                  (unsigned)seconds_left % 60);
     }
-    fprintf(stderr,
-            "\r\033[K[%s] %3.0f%% %s/%s  %s/s  %.0f files/s  %llu found  %u workers  %llu splits"
-            "  %llu restarts  %s left",
-            bar, share * 100, done, total, rate, seconds > 0 ? (double)now_files / seconds : 0,
-            (unsigned long long)atomic_load(&c->findings), alive,
-            (unsigned long long)atomic_load(&c->splits), (unsigned long long)crew->restarts, left);
+    add_part(&line, "%3.0f%% [%s]", share * 100, bar);
+    add_part(&line, " %s/%s", done, total);
+    add_part(&line, "  %s left", left);
+    add_part(&line, "  %llu found", (unsigned long long)atomic_load(&c->findings));
+    add_part(&line, "  %s/s", rate);
+    add_part(&line, "  %.0f files/s", seconds > 0 ? (double)now_files / seconds : 0);
+    add_part(&line, "  %u workers", alive);
+    add_part(&line, "  %llu splits", (unsigned long long)atomic_load(&c->splits));
+    add_part(&line, "  %llu restarts", (unsigned long long)crew->restarts);
+    fprintf(stderr, "\r\033[K%s", line.text);
     fflush(stderr);
 }
 

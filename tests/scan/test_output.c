@@ -1,6 +1,8 @@
 /* What comes out: formats, masking, baseline, allow-list, exit statuses. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,6 +47,71 @@ static void exit_statuses(void)
     TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "--json /no/such/dir/file"));
     TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "--help"));
     TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "--check-rules"));
+}
+
+/* What rf-scan draws on a terminal of so many columns. */
+static char *drawn(unsigned short columns)
+{
+    static char text[1 << 20];
+    size_t len = 0;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    TEST_ASSERT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int side = open(ptsname(terminal), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    TEST_ASSERT_TRUE(side >= 0);
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    TEST_ASSERT_EQUAL_INT(0, ioctl(side, TIOCSWINSZ, &size));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int nothing = open("/dev/null", O_WRONLY);
+        dup2(nothing, STDOUT_FILENO);
+        dup2(side, STDERR_FILENO);
+        execl(trial.program, "rf-scan", "-j1", "--fresh", "--rate", "1M", "--state", trial.state,
+              trial.tree, (char *)NULL);
+        _exit(127);
+    }
+    close(side);
+    for (ssize_t n;
+         len < sizeof(text) - 1 && (n = read(terminal, text + len, sizeof(text) - 1 - len)) > 0;) {
+        len += (size_t)n;
+    }
+    close(terminal);
+    TEST_ASSERT_EQUAL_INT(1, trial_wait(pid));
+    text[len] = '\0';
+    return text;
+}
+
+static void progress_fits_the_terminal(void)
+{
+    static const unsigned short widths[] = {30, 80, 110, 200};
+    char padding[3000];
+    memset(padding, 'y', sizeof(padding) - 1);
+    padding[sizeof(padding) - 1] = '\0';
+    for (unsigned i = 0; i < 100; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "f%u", i);
+        write_secret(name, padding, "");
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned lines = 0;
+        char *rest = NULL;
+        for (char *l = strtok_r(drawn(widths[i]), "\r\n", &rest); l != NULL;
+             l = strtok_r(NULL, "\r\n", &rest)) {
+            static const char erase[] = "\033[K";
+            l += strncmp(l, erase, strlen(erase)) == 0 ? strlen(erase) : 0;
+            TEST_ASSERT_NULL_MESSAGE(strchr(l, '\033'), l);
+            TEST_ASSERT_TRUE_MESSAGE(strlen(l) < widths[i], l);
+            lines += strstr(l, "% [") != NULL;
+            if (strstr(l, "% [") != NULL && widths[i] >= 80) {
+                TEST_ASSERT_NOT_NULL_MESSAGE(strstr(l, " left"), l);
+                TEST_ASSERT_NOT_NULL_MESSAGE(strstr(l, " found"), l);
+            }
+            if (strstr(l, "% [") != NULL && widths[i] == 200) {
+                TEST_ASSERT_NOT_NULL_MESSAGE(strstr(l, " restarts"), l);
+            }
+        }
+        TEST_ASSERT_TRUE(lines > 0);
+    }
 }
 
 /* While the scan is on and after it: the secret is only where it was. */
@@ -123,6 +190,97 @@ static void a_baseline_leaves_only_what_is_new(void)
     TEST_ASSERT_EQUAL_STRING("fresh", found.list[0].path);
     found_free(&found);
     TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "-j1 --baseline /no/such/file"));
+}
+
+static void expect_said(const char *words)
+{
+    char *out = trial_read(trial.out, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(out, words), out);
+    free(out);
+}
+
+/* Refused, in these words, before a scan was begun. */
+static void expect_refused_at_the_start(const char *arguments, const char *words)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(2, trial_scan(&trial, arguments), arguments);
+    expect_said(words);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(-1, access(trial.state, F_OK), arguments);
+}
+
+static void a_baseline_that_is_not_a_whole_report_is_refused_at_the_start(void)
+{
+    char file[128], sarif[128], arguments[300];
+    snprintf(file, sizeof(file), "%s/part", trial.dir);
+    snprintf(sarif, sizeof(sarif), "%s/sarif", trial.dir);
+    write_secret("known", "", "");
+    write_secret("other", "", "");
+    snprintf(arguments, sizeof(arguments), "-j1 --sarif %s", sarif);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    size_t lens[2];
+    char *reports[] = {trial_read(trial.json, &lens[0]), trial_read(sarif, &lens[1])};
+    const char *summary = strstr(reports[0], "{\"type\":\"summary\"");
+    snprintf(arguments, sizeof(arguments), "-j1 --baseline %s", file);
+    for (unsigned i = 0; i < 2; i++) {
+        /* The last byte of all is a line's end, which may be missing. */
+        const size_t cuts[] = {0, 1, lens[i] / 2, lens[i] - 2, (size_t)(summary - reports[0])};
+        for (unsigned k = 0; k < (i == 0 ? 5 : 4); k++) {
+            FILE *out = fopen(file, "w");
+            fwrite(reports[i], 1, cuts[k], out);
+            fclose(out);
+            expect_refused_at_the_start(arguments, "part: not a whole report");
+        }
+        FILE *out = fopen(file, "w");
+        fwrite(reports[i], 1, lens[i] - 1, out);
+        fclose(out);
+        TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, arguments));
+        free(reports[i]);
+    }
+    static const char *const others[] = {"0123456789abcdef\n", "{}\n", "[]", "{\"runs\": [\"]}\n"};
+    for (unsigned i = 0; i < 4; i++) {
+        FILE *out = fopen(file, "w");
+        fputs(others[i], out);
+        fclose(out);
+        expect_refused_at_the_start(arguments, "part: not a whole report");
+    }
+    expect_refused_at_the_start("-j1 --baseline /no/such/file", "/no/such/file: No such file");
+}
+
+static void a_report_that_can_not_be_written_is_refused_at_the_start(void)
+{
+    char arguments[300];
+    write_secret("x", "", "");
+    expect_refused_at_the_start("-j1 --json /no/such/dir/file", "/no/such/dir/file: No such file");
+    expect_refused_at_the_start("-j1 --sarif /no/such/dir/file", "/no/such/dir/file: No such file");
+    snprintf(arguments, sizeof(arguments), "-j1 --sarif %s", trial.tree);
+    expect_refused_at_the_start(arguments, "Is a directory");
+}
+
+static void a_report_does_not_take_the_place_of_a_pipe_or_a_link(void)
+{
+    char link[128], pipe[128], arguments[400], byte;
+    struct stat st;
+    snprintf(pipe, sizeof(pipe), "%s/pipe", trial.dir);
+    snprintf(link, sizeof(link), "%s/link", trial.dir);
+    write_secret("x", "", "");
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(pipe, 0600));
+    TEST_ASSERT_EQUAL_INT(0, symlink("/dev/null", link));
+    int reader = open(pipe, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    snprintf(arguments, sizeof(arguments), "-j1 --json %s --sarif %s", pipe, link);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    TEST_ASSERT_EQUAL_INT(1, read(reader, &byte, 1));
+    close(reader);
+    TEST_ASSERT_TRUE(lstat(pipe, &st) == 0 && S_ISFIFO(st.st_mode));
+    TEST_ASSERT_TRUE(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    snprintf(arguments, sizeof(arguments), "-j1 --json %s", link);
+    TEST_ASSERT_EQUAL_INT(0, unlink(link));
+    TEST_ASSERT_EQUAL_INT(0, symlink("/no/such/file", link));
+    expect_refused_at_the_start(arguments, "No such file");
+}
+
+static void a_number_out_of_range_is_refused_with_the_range(void)
+{
+    expect_refused_at_the_start("-j 100000", "--workers takes 1 to 512, not 100000");
+    expect_refused_at_the_start("--rate 1", "--rate takes 1024 or more, not 1");
 }
 
 static void what_is_allowed_is_not_reported(void)
@@ -231,9 +389,14 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(exit_statuses);
+    RUN_TEST(progress_fits_the_terminal);
     RUN_TEST(secrets_are_masked_everywhere);
     RUN_TEST(lines_and_columns);
     RUN_TEST(a_baseline_leaves_only_what_is_new);
+    RUN_TEST(a_baseline_that_is_not_a_whole_report_is_refused_at_the_start);
+    RUN_TEST(a_report_that_can_not_be_written_is_refused_at_the_start);
+    RUN_TEST(a_report_does_not_take_the_place_of_a_pipe_or_a_link);
+    RUN_TEST(a_number_out_of_range_is_refused_with_the_range);
     RUN_TEST(what_is_allowed_is_not_reported);
     RUN_TEST(sarif_is_what_its_schema_says);
     RUN_TEST(standard_output_takes_one_report);
