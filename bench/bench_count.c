@@ -1,7 +1,8 @@
 /*
  * A fixed number of calls of each of the hot operations, for tools that count instead of timing:
- * bench/instructions runs it under callgrind. The handle has no guardian, because valgrind does not
- * know all the system calls that one needs, and the clock stands still but for the calls.
+ * bench/instructions runs it under callgrind, which is told by the program itself what to collect.
+ * The handle has no guardian, because valgrind does not know all the system calls that one needs,
+ * and the clock stands still but for the calls.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -10,81 +11,194 @@
 #include "farm.h"
 #include "table.h"
 
-#define CALLS  10000u
-#define SHARDS (CALLS + 16u)
+#if defined(__has_include)
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#endif
+#endif
+#ifndef CALLGRIND_TOGGLE_COLLECT
+#define CALLGRIND_TOGGLE_COLLECT
+#define CALLGRIND_ZERO_STATS
+#define CALLGRIND_DUMP_STATS_AT(name)
+#endif
+
+#define CALLS  2000u
+#define SPLITS 100u
+#define SHARDS (CALLS + SPLITS + 1)
 #define RUN    1u
 
+#define TEXT_OF(x) #x
+#define TEXT(x)    TEXT_OF(x)
+#if defined(__clang__)
+#define COMPILER "clang-" TEXT(__clang_major__)
+#else
+#define COMPILER "gcc-" TEXT(__GNUC__)
+#endif
+#if defined(__x86_64__)
+#define MACHINE "x86_64"
+#elif defined(__aarch64__)
+#define MACHINE "aarch64"
+#else
+#define MACHINE "other"
+#endif
+
 static struct bench_options options;
+static struct farm farm;
+static rf_lease leases[SHARDS];
+static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+static rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+static rf_result result;
 
-static void must_execute(rf_status status, const rf_result *result)
-{
-    assert(status == RF_OK && result->outcome == RF_EXECUTED);
-}
+/* The call, and nothing around it, is counted; and it must have happened. */
+#define COUNTED(call)                                                                              \
+    do {                                                                                           \
+        CALLGRIND_TOGGLE_COLLECT;                                                                  \
+        rf_status counted_status = (call);                                                         \
+        CALLGRIND_TOGGLE_COLLECT;                                                                  \
+        assert(counted_status == RF_OK && result.outcome == RF_EXECUTED);                          \
+    } while (0)
 
-static void say(const char *name)
+/* What was counted since the last of these is of this operation. */
+static void counted(const char *operation, uint32_t calls)
 {
+    CALLGRIND_DUMP_STATS_AT(operation);
     if (options.json) {
-        printf("{\"bench\":\"count\",\"name\":\"%s\",\"calls\":%u}\n", name, CALLS);
+        printf("{\"bench\":\"count\",\"name\":\"%s\",\"calls\":%u}\n", operation, calls);
     } else {
-        printf("%-44s %11u calls\n", name, CALLS);
+        printf("%-44s %11u calls\n", operation, calls);
     }
 }
 
-static void renew(struct farm *farm, rf_lease *lease)
+static void acquire(void)
 {
-    rf_result result = {0};
-    for (uint32_t i = 0; i < CALLS; i++) {
-        must_execute(rf_renew(farm->store, ++farm->now, &farm->tenant, lease, &result), &result);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        COUNTED(rf_acquire(farm.store, ++farm.now, &farm.tenant, RUN, i + 1ul, 0, RF_BOUND, &grant,
+                           &result));
+        leases[i] = grant.lease;
     }
-    say("rf_renew");
+    counted("acquire", SHARDS);
 }
 
-static void checkpoint(struct farm *farm, const rf_lease *lease)
+static void renew(rf_lease *lease)
+{
+    for (uint32_t i = 0; i < CALLS; i++) {
+        COUNTED(rf_renew(farm.store, ++farm.now, &farm.tenant, lease, &result));
+    }
+    counted("renew", CALLS);
+}
+
+static void checkpoint(const rf_lease *lease)
+{
+    static uint64_t number;
+    uint8_t key[FARM_KEY_LEN];
+    const rf_cursor cursor = {.key = {.data = key, .len = sizeof(key)}};
+    for (uint32_t i = 0; i < CALLS; i++) {
+        farm_key(key, (uint32_t)lease->shard - 1, number++);
+        COUNTED(rf_checkpoint(farm.store, ++farm.now, &farm.tenant, lease, &cursor, ++farm.op,
+                              &result));
+    }
+    counted("checkpoint", CALLS);
+}
+
+static void get(void)
+{
+    static rf_shard_info info;
+    result.outcome = RF_EXECUTED;
+    for (uint32_t i = 0; i < CALLS; i++) {
+        COUNTED(rf_get_shard(farm.store, &farm.tenant, RUN, i + 1ul, &info, scratch,
+                             sizeof(scratch), NULL));
+    }
+    counted("get_shard", CALLS);
+}
+
+static void release(void)
+{
+    for (uint32_t i = 0; i < CALLS; i++) {
+        COUNTED(
+            rf_release(farm.store, ++farm.now, &farm.tenant, &leases[i], NULL, ++farm.op, &result));
+    }
+    counted("release", CALLS);
+}
+
+static void claim(void)
+{
+    for (uint32_t i = 0; i < CALLS; i++) {
+        COUNTED(
+            rf_claim(farm.store, ++farm.now, &farm.tenant, RUN, 0, RF_BOUND, 0, &grant, &result));
+        leases[i] = grant.lease;
+    }
+}
+
+static void park_and_unpark(void)
+{
+    for (uint32_t i = 0; i < CALLS; i++) {
+        COUNTED(rf_park(farm.store, ++farm.now, &farm.tenant, &leases[i], RF_PARK_OTHER, ++farm.op,
+                        &result));
+    }
+    counted("park", CALLS);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        COUNTED(rf_unpark(farm.store, ++farm.now, &farm.tenant, RUN, i + 1ul, ++farm.op, &result));
+    }
+    counted("unpark", CALLS);
+}
+
+static void complete(void)
 {
     uint8_t key[FARM_KEY_LEN];
     const rf_cursor cursor = {.key = {.data = key, .len = sizeof(key)}};
-    rf_result result = {0};
     for (uint32_t i = 0; i < CALLS; i++) {
-        farm_key(key, (uint32_t)lease->shard - 1, i);
-        must_execute(rf_checkpoint(farm->store, ++farm->now, &farm->tenant, lease, &cursor,
-                                   ++farm->op, &result),
-                     &result);
+        farm_key(key, (uint32_t)leases[i].shard - 1, UINT64_MAX);
+        COUNTED(rf_complete(farm.store, ++farm.now, &farm.tenant, &leases[i], &cursor, ++farm.op,
+                            &result));
     }
-    say("rf_checkpoint");
+    counted("complete", CALLS);
 }
 
-static void claim_and_complete(struct farm *farm)
+static void split_residual(void)
 {
-    _Alignas(8) static uint8_t scratch[4096];
-    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
-    rf_result result = {0};
-    for (uint32_t i = 0; i < CALLS; i++) {
-        must_execute(
-            rf_claim(farm->store, ++farm->now, &farm->tenant, RUN, 0, RF_BOUND, 0, &grant, &result),
-            &result);
-        const rf_cursor cursor = {.key = grant.spec.start};
-        must_execute(rf_complete(farm->store, ++farm->now, &farm->tenant, &grant.lease, &cursor,
-                                 ++farm->op, &result),
-                     &result);
+    uint8_t ends[3][FARM_KEY_LEN];
+    const rf_bytes start = {ends[0], FARM_KEY_LEN}, cut = {ends[1], FARM_KEY_LEN};
+    const rf_spec left = {.start = start, .end = cut};
+    const rf_spec right = {.start = cut, .end = {ends[2], FARM_KEY_LEN}};
+    for (uint32_t i = CALLS; i < CALLS + SPLITS; i++) {
+        uint64_t id;
+        farm_key(ends[0], i, 0);
+        farm_key(ends[1], i, 1);
+        farm_key(ends[2], i + 1, 0);
+        COUNTED(rf_split_residual(farm.store, ++farm.now, &farm.tenant, &leases[i], &left, &right,
+                                  ++farm.op, &id, &result));
     }
-    say("rf_claim");
-    say("rf_complete");
+    counted("split_residual", SPLITS);
+}
+
+static void fill(void)
+{
+    struct farm_manifest manifest = farm_manifest(SHARDS);
+    farm_register(&farm, RUN, &manifest);
+    farm_manifest_free(&manifest);
 }
 
 static int program(int argc, char **argv)
 {
-    static struct farm farm;
-    rf_lease lease;
     (void)argc;
     (void)argv;
-    struct farm_manifest manifest = farm_manifest(SHARDS);
-    farm_open(&farm, "count", SHARDS, true);
-    farm_register(&farm, RUN, &manifest);
-    farm_manifest_free(&manifest);
-    farm_acquire(&farm, RUN, SHARDS - 1, 1, &lease);
-    renew(&farm, &lease);
-    checkpoint(&farm, &lease);
-    claim_and_complete(&farm);
+    if (!options.json) {
+        printf("compiler %s-%s\n", COMPILER, MACHINE);
+    }
+    farm_open(&farm, "count", 2 * SHARDS, true);
+    fill();
+    acquire();
+    renew(&leases[SHARDS - 1]);
+    checkpoint(&leases[SHARDS - 1]);
+    get();
+    release();
+    claim();
+    counted("claim", CALLS);
+    park_and_unpark();
+    claim();
+    CALLGRIND_ZERO_STATS; /* the same once more, for what follows */
+    complete();
+    split_residual();
     farm_close(&farm);
     return 0;
 }

@@ -39,6 +39,7 @@ static void measure_all(void)
     bench_print_head(stdout, &options, "log", "");
     fflush(stdout);
     measure_waiting();
+    measure_steps();
     measure_flood();
     measure_recovery();
     measure_snapshot();

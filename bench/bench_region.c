@@ -62,8 +62,6 @@ static int program(int argc, char **argv)
     measure_held(&farm);
     measure_pair(&farm);
     measure_calls(&farm);
-    measure_ops(&farm);
-    measure_bulk(&farm);
     farm_close(&farm);
     measure_kill();
     measure_growth();

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "farm.h"
+#include "gang.h"
 #include "table.h"
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
-#define PROCESSES    64u
 
 extern struct bench_options options;
 /* A directory of this run's own, on a disk, removed at its end. */
@@ -18,17 +18,11 @@ extern char place[160];
 /* Prints rows, and remembers missed goals. */
 void report(struct bench_case *cases, uint32_t count);
 
-/* --- many processes at once (crowd.c) --- */
-
-/* What each of them does: made ready once, then stepped until the time is over. A step is one durable
- * operation that was seen to succeed. */
-struct crowd_work {
-    void *(*begin)(void *argument, uint32_t number);
-    void (*step)(void *context);
-    void *argument;
+/* What each of several processes does; a step is one durable operation that was seen to succeed. */
+struct durable_work {
+    gang_begin *begin;
+    gang_step *step;
 };
-/* Steps a second of all together. */
-double crowd_rate(const struct crowd_work *work, uint32_t processes, double seconds);
 
 /* --- a durable store to measure on (field.c) --- */
 
@@ -47,14 +41,15 @@ void must(rf_status status, const rf_detail *detail, const char *what);
 
 void measure_waiting(
     void);                /* waiting: durable operations against the raw write and against peers */
+void measure_steps(void); /* steps: of a durable complete */
 void measure_flood(void); /* flood: what nobody waits for */
 void measure_recovery(void); /* recovery */
 void measure_snapshot(void); /* snapshot */
 
 /* Peers (peers.c): NULL if it can't be had here, with the reason in *why. */
-const struct crowd_work *redis_start(const char **why);
+const struct durable_work *redis_start(const char **why);
 void redis_stop(void);
-const struct crowd_work *sqlite_start(const char **why);
+const struct durable_work *sqlite_start(const char **why);
 void sqlite_stop(void);
 
 #endif

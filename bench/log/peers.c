@@ -50,8 +50,9 @@ static void *redis_begin(void *argument, uint32_t number)
     return c;
 }
 
-static void redis_step(void *context)
+static void redis_step(void *context, uint64_t i)
 {
+    (void)i;
     struct client *c = context;
     char text[160], answer[64];
     char value[80];
@@ -68,9 +69,9 @@ static void redis_step(void *context)
     }
 }
 
-static const struct crowd_work redis_work = {.begin = redis_begin, .step = redis_step};
+static const struct durable_work redis_work = {.begin = redis_begin, .step = redis_step};
 
-const struct crowd_work *redis_start(const char **why)
+const struct durable_work *redis_start(const char **why)
 {
     char directory[200];
     /* Debian's redis-tools has the server too, under the name of a checking tool. */
@@ -205,8 +206,9 @@ static void *sqlite_begin(void *argument, uint32_t number)
     return s;
 }
 
-static void sqlite_step(void *context)
+static void sqlite_step(void *context, uint64_t i)
 {
+    (void)i;
     struct session *s = context;
     sql.bind(s->update, 1, ++s->value);
     sql.bind(s->update, 2, s->number);
@@ -220,9 +222,9 @@ static void sqlite_step(void *context)
     }
 }
 
-static const struct crowd_work sqlite_work = {.begin = sqlite_begin, .step = sqlite_step};
+static const struct durable_work sqlite_work = {.begin = sqlite_begin, .step = sqlite_step};
 
-const struct crowd_work *sqlite_start(const char **why)
+const struct durable_work *sqlite_start(const char **why)
 {
     if (!sqlite_load()) {
         *why = "no SQLite here (apt-get install libsqlite3-0)";
@@ -232,7 +234,7 @@ const struct crowd_work *sqlite_start(const char **why)
     char text[4096];
     size_t n = (size_t)snprintf(
         text, sizeof(text), "CREATE TABLE IF NOT EXISTS shard(id INTEGER PRIMARY KEY, cursor);");
-    for (unsigned i = 0; i < PROCESSES; i++) {
+    for (unsigned i = 0; i < GANG_MAX; i++) {
         n += (size_t)snprintf(text + n, sizeof(text) - n,
                               "INSERT OR REPLACE INTO shard VALUES(%u,0);", i);
     }

@@ -1,56 +1,27 @@
 /* Durable operations that are waited for, one by one. */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "log.h"
+#include "raw.h"
 
-#define BLOCK     4096u
-#define RAW_BYTES (32u << 20)
-#define ROUNDS    3u
+#define ROUNDS 3u
 
 /* --- the floor --- */
 
-struct raw {
-    int fd;
-    void *block;
-    off_t at;
-};
-
-/* A file that is written already: only then does a write not change what the file system knows. */
 static void *raw_begin(void *argument, uint32_t number)
 {
-    struct raw *r = calloc(1, sizeof(*r));
     char path[256];
     (void)argument;
     snprintf(path, sizeof(path), "%s/raw.%u", place, number);
-    assert(r != NULL && posix_memalign(&r->block, BLOCK, 1u << 20) == 0);
-    memset(r->block, 1, 1u << 20);
-    r->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_DIRECT, 0600);
-    if (r->fd < 0) { /* the file system refuses O_DIRECT, for us as well */
-        r->fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    }
-    for (off_t at = 0; at < RAW_BYTES; at += 1 << 20) {
-        ssize_t n = pwrite(r->fd, r->block, 1u << 20, at);
-        assert(n == 1 << 20);
-    }
-    int rc = fsync(r->fd);
-    assert(rc == 0);
-    return r;
+    return raw_open(path);
 }
 
-static void raw_step(void *context)
+static void raw_step(void *context, uint64_t i)
 {
-    struct raw *r = context;
-    struct iovec v = {.iov_base = r->block, .iov_len = BLOCK};
-    ssize_t n = pwritev2(r->fd, &v, 1, r->at, RWF_DSYNC);
-    if (n != (ssize_t)BLOCK) {
-        perror("raw write");
-        abort();
-    }
-    r->at = (r->at + BLOCK) % RAW_BYTES;
+    (void)i;
+    raw_write(context);
 }
 
 /* --- ours --- */
@@ -89,8 +60,9 @@ static void *worker_begin(void *argument, uint32_t number)
     return w;
 }
 
-static void worker_step(void *context)
+static void worker_step(void *context, uint64_t i)
 {
+    (void)i;
     struct worker *w = context;
     uint8_t key[FARM_KEY_LEN];
     rf_result result = {.durability = RF_WAIT};
@@ -109,40 +81,47 @@ static void worker_step(void *context)
 
 /* --- rows --- */
 
+static double seconds(void)
+{
+    return options.quick ? 0.4 : 1;
+}
+
+/* Steps a second of all together. */
+static double rate_of(const struct durable_work *work, uint32_t processes, double length)
+{
+    struct gang *gang = gang_start(work->begin, NULL, processes);
+    gang_run(gang, &(struct gang_order){.step = work->step, .seconds = length * 0.2});
+    struct gang_outcome outcome =
+        gang_run(gang, &(struct gang_order){.step = work->step, .seconds = length});
+    gang_stop(gang);
+    return outcome.rate;
+}
+
 static double median3(double *v)
 {
     return bench_quantile(v, ROUNDS, 0.5);
 }
 
-static void skipped(const char *name, const char *why)
-{
-    if (options.json) {
-        printf("{\"bench\":\"log\",\"row\":\"%s\",\"skipped\":\"%s\"}\n", name, why);
-    } else {
-        printf("%-44s skipped: %s\n", name, why);
-    }
-}
-
 /* In turn, so that whatever slows the disk for a while slows all of them. */
-static void against_peers(const struct crowd_work *ours, uint32_t processes)
+static void against_peers(const struct durable_work *ours, uint32_t processes)
 {
     const char *why_redis = NULL, *why_sqlite = NULL;
     char names[3][64];
     double mine[ROUNDS], redis[ROUNDS], sqlite[ROUNDS], to_redis[ROUNDS], to_sqlite[ROUNDS];
     for (unsigned i = 0; i < ROUNDS; i++) {
-        mine[i] = crowd_rate(ours, processes, 1.0);
-        const struct crowd_work *peer = redis_start(&why_redis);
-        redis[i] = peer == NULL ? 0 : crowd_rate(peer, processes, 1.0);
+        mine[i] = rate_of(ours, processes, seconds());
+        const struct durable_work *peer = redis_start(&why_redis);
+        redis[i] = peer == NULL ? 0 : rate_of(peer, processes, seconds());
         redis_stop();
         peer = sqlite_start(&why_sqlite);
-        sqlite[i] = peer == NULL ? 0 : crowd_rate(peer, processes, 1.0);
+        sqlite[i] = peer == NULL ? 0 : rate_of(peer, processes, seconds());
         sqlite_stop();
         to_redis[i] = redis[i] > 0 ? mine[i] / redis[i] : 0;
         to_sqlite[i] = sqlite[i] > 0 ? mine[i] / sqlite[i] : 0;
     }
     snprintf(names[0], sizeof(names[0]), "%u processes, each waiting", processes);
-    snprintf(names[1], sizeof(names[1]), "  ours over Redis (AOF always, SET)");
-    snprintf(names[2], sizeof(names[2]), "  ours over SQLite (WAL, FULL)");
+    snprintf(names[1], sizeof(names[1]), "%u processes over Redis (AOF always, SET)", processes);
+    snprintf(names[2], sizeof(names[2]), "%u processes over SQLite (WAL, FULL)", processes);
     struct bench_case rows[] = {{.name = names[0], .unit = "ops/s", .value = median3(mine)}};
     report(rows, 1);
     if (why_redis == NULL) {
@@ -155,7 +134,7 @@ static void against_peers(const struct crowd_work *ours, uint32_t processes)
                                  .goal = 1.3};
         report(&row, 1);
     } else {
-        skipped(names[1], why_redis);
+        bench_print_skipped(stdout, &options, "log", names[1], why_redis);
     }
     if (why_sqlite == NULL) {
         struct bench_case row = {.name = names[2],
@@ -167,7 +146,7 @@ static void against_peers(const struct crowd_work *ours, uint32_t processes)
                                  .goal = 3};
         report(&row, 1);
     } else {
-        skipped(names[2], why_sqlite);
+        bench_print_skipped(stdout, &options, "log", names[2], why_sqlite);
     }
 }
 
@@ -176,13 +155,13 @@ void measure_waiting(void)
     if (!bench_wanted(&options, "waiting")) {
         return;
     }
-    const struct crowd_work raw = {.begin = raw_begin, .step = raw_step};
-    const struct crowd_work ours = {.begin = worker_begin, .step = worker_step};
+    const struct durable_work raw = {.begin = raw_begin, .step = raw_step};
+    const struct durable_work ours = {.begin = worker_begin, .step = worker_step};
     double floor[ROUNDS], mine[ROUNDS], ratio[ROUNDS];
     field_make("waiting", 256, NULL);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        floor[i] = 1e6 / crowd_rate(&raw, 1, 1.0);
-        mine[i] = 1e6 / crowd_rate(&ours, 1, 1.0);
+        floor[i] = 1e6 / rate_of(&raw, 1, seconds());
+        mine[i] = 1e6 / rate_of(&ours, 1, seconds());
         ratio[i] = mine[i] / floor[i];
     }
     struct bench_case rows[] = {

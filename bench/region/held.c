@@ -1,8 +1,7 @@
 /* Work on leases that are held: checkpoints and renewals, and looking at what they did. */
 #include "region.h"
 
-#define HOT  16u
-#define COLD 512u /* calls in a sample on random shards */
+#define HOT 16u
 
 /* --- leases --- */
 
@@ -42,7 +41,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-static void shuffle(rf_lease *leases, uint32_t count)
+void shuffle(rf_lease *leases, uint32_t count)
 {
     uint64_t state = 1;
     for (uint32_t i = count - 1; i > 0; i--) {
@@ -95,13 +94,13 @@ static void run_now(void *context, uint64_t n)
     }
 }
 
-static void run_get_shard(void *context, uint64_t n)
+void run_get_shard(void *context, uint64_t n)
 {
     struct lot *lot = context;
     static rf_shard_info info;
     static _Alignas(8) uint8_t scratch[4096];
     for (uint64_t i = 0; i < n; i++) {
-        rf_status status = rf_get_shard(lot->farm->store, &lot->farm->tenant, RUN_HELD,
+        rf_status status = rf_get_shard(lot->farm->store, &lot->farm->tenant, lot->leases[0].run,
                                         visit(lot)->shard, &info, scratch, sizeof(scratch), NULL);
         assert(status == RF_OK);
         bench_use(&info);
@@ -119,15 +118,15 @@ static void run_get_run(void *context, uint64_t n)
     }
 }
 
-static void run_progress(void *context, uint64_t n)
+void run_progress(void *context, uint64_t n)
 {
     struct lot *lot = context;
     static rf_progress progress;
     static uint8_t watermark[RF_KEY_MAX];
     for (uint64_t i = 0; i < n; i++) {
         rf_status status = rf_get_progress(lot->farm->store, lot->farm->now, &lot->farm->tenant,
-                                           RUN_HELD, &progress, watermark, NULL);
-        assert(status == RF_OK && progress.total == SHARDS);
+                                           lot->leases[0].run, &progress, watermark, NULL);
+        assert(status == RF_OK && progress.total == lot->shards);
     }
 }
 
@@ -138,14 +137,15 @@ static bool count_shard(void *context, const rf_shard_info *shard)
     return true;
 }
 
-static void run_list(void *context, uint64_t n)
+void run_list(void *context, uint64_t n)
 {
     struct lot *lot = context;
     for (uint64_t i = 0; i < n; i++) {
         uint32_t seen = 0;
-        rf_status status = rf_list_shards(lot->farm->store, lot->farm->now, &lot->farm->tenant,
-                                          RUN_HELD, RF_LIST_ALL, count_shard, &seen, NULL);
-        assert(status == RF_OK && seen == SHARDS);
+        rf_status status =
+            rf_list_shards(lot->farm->store, lot->farm->now, &lot->farm->tenant, lot->leases[0].run,
+                           RF_LIST_ALL, count_shard, &seen, NULL);
+        assert(status == RF_OK && seen == lot->shards);
     }
 }
 
@@ -223,7 +223,7 @@ void measure_held(struct farm *farm)
         {.name = "checkpoint, random of 100,000",
          .run = run_checkpoint,
          .context = make_walk(farm, all, rest, 0),
-         .n = COLD,
+         .n = LOT_COLD,
          .kind = BENCH_AT_MOST,
          .goal = 2.5},
         {.name = "renew, hot in cache",
@@ -234,7 +234,7 @@ void measure_held(struct farm *farm)
         {.name = "renew, random of 100,000",
          .run = run_renew,
          .context = make_walk(farm, all, rest, 1),
-         .n = COLD},
+         .n = LOT_COLD},
         {.name = "session checkpoint, hot in cache",
          .run = run_session_checkpoint,
          .context = &seat},
@@ -250,25 +250,11 @@ void measure_held(struct farm *farm)
         {.name = "get_shard, random of 100,000",
          .run = run_get_shard,
          .context = make_walk(farm, all, rest, 2),
-         .n = COLD},
+         .n = LOT_COLD},
         {.name = "get_run", .run = run_get_run, .context = make_lot(farm, hot, HOT)},
     };
     measure("look", looks, COUNT(looks), options.rounds);
 
-    struct bench_case walks[] = {
-        h_case(),
-        {.name = "get_progress of 100,000, a shard",
-         .run = run_progress,
-         .context = make_lot(farm, hot, HOT),
-         .n_max = 1,
-         .per = SHARDS},
-        {.name = "list_shards of 100,000, a shard",
-         .run = run_list,
-         .context = make_lot(farm, hot, HOT),
-         .n_max = 1,
-         .per = SHARDS},
-    };
-    measure("look", walks, COUNT(walks), SLOW_ROUNDS);
     rf_session_destroy(seat.session);
     farm_purge(farm, RUN_HELD);
     free_lots();

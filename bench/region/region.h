@@ -42,12 +42,14 @@ static inline void must_execute(rf_status status, const rf_result *result)
 /* --- leases that are held, worked through in turn (held.c) --- */
 
 #define LOT_AHEAD 16u
+#define LOT_COLD  512u /* calls in a sample on random shards */
 
 struct lot {
     struct lot *next; /* of all that were made */
     struct farm *farm;
     rf_lease *leases; /* in the order in which they are visited */
     uint32_t count;   /* 1, or a multiple of LOT_AHEAD */
+    uint64_t shards;  /* of the run that they are of */
     uint32_t at;
     uint64_t number; /* of the next key: a time at first, so that keys only grow */
     /* Keys are written some calls before they are used, so that what is timed is not the wait for
@@ -59,14 +61,17 @@ struct lot {
 /* Each row has a lot of its own; the leases may be the same. */
 struct lot *make_lot(struct farm *farm, rf_lease *leases, uint32_t count);
 void free_lots(void);
+void shuffle(rf_lease *leases, uint32_t count);
 void run_checkpoint(void *context, uint64_t n);
 void run_renew(void *context, uint64_t n);
+void run_get_shard(void *context, uint64_t n);
+/* The whole run at once. */
+void run_progress(void *context, uint64_t n);
+void run_list(void *context, uint64_t n);
 
 /* --- the groups; `main` is a store that has room for 4 * SHARDS --- */
 
 void measure_held(struct farm *farm);  /* held, look */
-void measure_ops(struct farm *farm);   /* ops */
-void measure_bulk(struct farm *farm);  /* bulk */
 void measure_pair(struct farm *farm);  /* pair */
 void measure_calls(struct farm *farm); /* calls */
 void measure_growth(void);             /* growth */

@@ -13,14 +13,26 @@
 #define LEASE_NS (24 * 3600 * RF_SECOND) /* nothing expires while it is measured */
 #define SCRATCH  4096u
 
-static const char *const farm_names[] = {"main", "small", "large", "kill", "count"};
-#define FARM_NAMES (sizeof(farm_names) / sizeof(farm_names[0]))
+static const char *const farm_names[] = {"main",    "thousand", "ten",   "hundred",
+                                         "million", "kill",     "count", "micro"};
+/* ... and durable ones */
+static const char *const field_names[] = {"micro"};
+#define FARM_NAMES  (sizeof(farm_names) / sizeof(farm_names[0]))
+#define FIELD_NAMES (sizeof(field_names) / sizeof(field_names[0]))
+#define NAME_SIZE   sizeof(((struct farm *)0)->name)
 
 static pid_t owner; /* the process whose pid is in the names */
 
-static void write_name(char out[64], const char *which)
+static void write_name(char *out, const char *which)
 {
-    snprintf(out, 64, "rf-bench-%d-%s", (int)owner, which);
+    snprintf(out, NAME_SIZE, "rf-bench-%d-%s", (int)owner, which);
+}
+
+static void write_directory(char *out, const char *which)
+{
+    const char *where = getenv("RF_BENCH_DIR");
+    snprintf(out, NAME_SIZE, "%.120s/rf-bench-%d-%s", where != NULL ? where : "/var/tmp",
+             (int)owner, which);
 }
 
 /* --- coming and going --- */
@@ -31,21 +43,35 @@ static void sleep_ms(long ms)
 }
 
 /* Children of the program may still be dying: they are killed with it, and not waited for. */
+static void remove_store(const char *name)
+{
+    rf_detail detail = {0};
+    rf_status status = rf_destroy(name, &detail);
+    for (int tries = 0; status == RF_BUSY && tries < 200; tries++) {
+        sleep_ms(10);
+        status = rf_destroy(name, &detail);
+    }
+    if (status == RF_BUSY) {
+        fprintf(stderr, "the store %s is still in use, and stays\n", name);
+    }
+}
+
 static void remove_stores(void)
 {
+    char name[NAME_SIZE];
     for (size_t i = 0; i < FARM_NAMES; i++) {
-        char name[64];
-        rf_detail detail = {0};
         write_name(name, farm_names[i]);
-        rf_status status = rf_destroy(name, &detail);
-        for (int tries = 0; status == RF_BUSY && tries < 200; tries++) {
-            sleep_ms(10);
-            status = rf_destroy(name, &detail);
-        }
-        if (status == RF_BUSY) {
-            fprintf(stderr, "the store %s is still in use, and stays\n", name);
-        }
+        remove_store(name);
     }
+    for (size_t i = 0; i < FIELD_NAMES; i++) {
+        write_directory(name, field_names[i]);
+        remove_store(name);
+    }
+}
+
+void farm_destroy(const struct farm *farm)
+{
+    remove_store(farm->name);
 }
 
 int farm_supervise(int (*program)(int argc, char **argv), int argc, char **argv)
@@ -85,19 +111,36 @@ static void must(rf_status status, const char *what, const rf_detail *detail)
     }
 }
 
-void farm_open(struct farm *farm, const char *which, uint64_t max_shards, bool manual)
+static void open_named(struct farm *farm, const rf_options *options)
 {
     rf_detail detail = {0};
+    must(rf_open(farm->name, options, &farm->store, &detail), farm->name, &detail);
+    rf_tenant_from_name("bench", &farm->tenant);
+    farm->now = rf_now(farm->store);
+    farm->op = rf_new_op(farm->store) >> 1; /* far from the ends */
+}
+
+static void begin(struct farm *farm)
+{
     if (owner == 0) {
         owner = getpid();
     }
     memset(farm, 0, sizeof(*farm));
+}
+
+void farm_open(struct farm *farm, const char *which, uint64_t max_shards, bool manual)
+{
+    begin(farm);
     write_name(farm->name, which);
-    const rf_options options = {.create = true, .max_shards = max_shards, .manual = manual};
-    must(rf_open(farm->name, &options, &farm->store, &detail), farm->name, &detail);
-    rf_tenant_from_name("bench", &farm->tenant);
-    farm->now = rf_now(farm->store);
-    farm->op = rf_new_op(farm->store) >> 1; /* far from the ends */
+    open_named(farm, &(rf_options){.create = true, .max_shards = max_shards, .manual = manual});
+}
+
+void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards)
+{
+    begin(farm);
+    write_directory(farm->name, which);
+    open_named(farm,
+               &(rf_options){.create = true, .max_shards = max_shards, .durability = RF_NOWAIT});
 }
 
 void farm_close(struct farm *farm)

@@ -10,7 +10,7 @@
 #define FARM_KEY_LEN 64u
 
 struct farm {
-    char name[64];
+    char name[200];
     rf_store *store;
     rf_tenant tenant;
     uint64_t now; /* a time at or below the store's, for calls in a row */
@@ -23,7 +23,11 @@ int farm_supervise(int (*program)(int argc, char **argv), int argc, char **argv)
 
 /* Opens, and makes if need be, the store `which` of this program: one of farm_names. */
 void farm_open(struct farm *farm, const char *which, uint64_t max_shards, bool manual);
+/* The same for a durable one, in $RF_BENCH_DIR or /var/tmp: it should be on the disk that is meant. */
+void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards);
 void farm_close(struct farm *farm);
+/* Removes it for good, when all have closed it or are gone. */
+void farm_destroy(const struct farm *farm);
 
 /* A key of 64 bytes that differs from its neighbours only at the end, as paths do: shard `index`
  * (from 0; its id is index + 1) covers all keys with its index. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define USAGE "usage: %s [--json] [--check] [--rounds=N] [--only=NAME] [--canary=NS]\n"
+#define USAGE "usage: %s [--json] [--check] [--quick] [--rounds=N] [--only=NAME] [--canary=NS]\n"
 
 /* The value of an option given as --name=value or as two words; NULL if this is another one. */
 static const char *value_of(const char *name, int argc, char **argv, int *i)
@@ -43,13 +43,15 @@ static double parse_canary(const char *text)
 
 struct bench_options bench_parse(int argc, char **argv)
 {
-    struct bench_options o = {.json = false, .check = false, .rounds = 101};
+    struct bench_options o = {0};
     for (int i = 1; i < argc; i++) {
         const char *value;
         if (strcmp(argv[i], "--json") == 0) {
             o.json = true;
         } else if (strcmp(argv[i], "--check") == 0) {
             o.check = true;
+        } else if (strcmp(argv[i], "--quick") == 0) {
+            o.quick = true;
         } else if ((value = value_of("--rounds", argc, argv, &i)) != NULL) {
             o.rounds = parse_rounds(value);
         } else if ((value = value_of("--canary", argc, argv, &i)) != NULL) {
@@ -61,6 +63,9 @@ struct bench_options bench_parse(int argc, char **argv)
             fprintf(help ? stdout : stderr, USAGE, argv[0]);
             exit(help ? 0 : 2);
         }
+    }
+    if (o.rounds == 0) {
+        o.rounds = o.quick ? 31 : 101;
     }
     return o;
 }
@@ -101,6 +106,9 @@ static void print_json(FILE *out, const char *bench, const char *reference,
     fprintf(out, "{\"bench\":\"%s\",\"name\":\"%s\",\"%s\":%.2f", bench, c->name, unit, c->value);
     if (c->high != 0) {
         fprintf(out, ",\"%s_p10\":%.2f,\"%s_p90\":%.2f", unit, c->low, unit, c->high);
+    }
+    if (c->facts != NULL) {
+        fprintf(out, ",%s", c->facts);
     }
     if (c->ratio != 0) {
         fprintf(out, ",\"ratio\":%.4f,\"ratio_to\":\"%s\"", c->ratio,
@@ -157,6 +165,17 @@ void bench_print_rows(FILE *out, const struct bench_options *options, const char
         } else {
             print_row(out, &cases[i]);
         }
+    }
+    fflush(out);
+}
+
+void bench_print_skipped(FILE *out, const struct bench_options *options, const char *bench,
+                         const char *name, const char *why)
+{
+    if (options->json) {
+        fprintf(out, "{\"bench\":\"%s\",\"name\":\"%s\",\"skipped\":\"%s\"}\n", bench, name, why);
+    } else {
+        fprintf(out, "%-44s skipped: %s\n", name, why);
     }
     fflush(out);
 }

@@ -9,12 +9,13 @@
 struct bench_options {
     bool json;
     bool check; /* a missed goal is an error */
+    bool quick; /* what has goals, with fewer and shorter rounds */
     uint32_t rounds;
     const char *only; /* a part of the names of the rows, or groups of rows, wanted; NULL: all */
 };
 
-/* --json, --check, --rounds=N, --only=NAME, --canary=NS. Says what is wrong or asked for, and ends the program,
- * otherwise. */
+/* --json, --check, --quick, --rounds=N, --only=NAME, --canary=NS. Says what is wrong or asked for, and ends the
+ * program, otherwise. */
 struct bench_options bench_parse(int argc, char **argv);
 
 /* Whether --only asks for this one. */
@@ -29,7 +30,10 @@ void bench_print_head(FILE *out, const struct bench_options *options, const char
 /* reference: what ratios are to, such as "h". */
 void bench_print_rows(FILE *out, const struct bench_options *options, const char *bench,
                       const char *reference, const struct bench_case *cases, uint32_t count);
-/* Both. */
+/* Instead of a row that can't be measured here. */
+void bench_print_skipped(FILE *out, const struct bench_options *options, const char *bench,
+                         const char *name, const char *why);
+/* Head and rows. */
 void bench_print(FILE *out, const struct bench_options *options, const char *bench,
                  const char *reference, const struct bench_case *cases, uint32_t count);
 

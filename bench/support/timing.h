@@ -54,6 +54,7 @@ struct bench_case {
     uint64_t per;   /* what one call does so many of, such as shards; 0: 1 */
     const char *unit;
     const char *ratio_to; /* NULL: what the table says */
+    const char *facts;    /* more members of the JSON object, such as "processes":8; or NULL */
     enum bench_goal kind;
     double goal;
 
