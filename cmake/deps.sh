@@ -4,9 +4,9 @@
 #   cmake/deps.sh [all | test | lib | bench | format | model]
 #
 #   all     (default) to build everything, and to run most tests
-#   test    all, and what the tests of rf-scan compare with
+#   test    all, what the tests of rf-scan compare with, and spin
 #   lib     only to build and install the library and the command
-#   bench   all, and the peers that the benchmarks compare with
+#   bench   all, and the peers that the benchmarks compare with: client libraries, and servers unpacked
 #   format  clang-format
 #   model   spin, and a compiler for what it writes
 #
@@ -35,11 +35,12 @@ lib)    packages="build-essential cmake ninja-build pkg-config liburing-dev libn
 all)    packages="build-essential cmake ninja-build pkg-config liburing-dev libncurses-dev libjemalloc-dev
                   clang libclang-rt-dev strace valgrind libpcre2-dev $(matching_engine)"
         sources="blake3 unity" ;;
-test)   packages="ripgrep python3-jsonschema tmux zsh procps util-linux"
+test)   packages="ripgrep python3-jsonschema tmux zsh procps util-linux spin"
         sources="sarif"
         "$0" all ;;
-bench)  packages="redis-tools libsqlite3-0 ripgrep"
-        sources=""
+bench)  packages="redis-tools libhiredis-dev libsqlite3-dev liblmdb-dev libpq-dev libnghttp2-dev tzdata ripgrep
+                  gnuplot-nox python3"
+        sources="postgres etcd beanstalkd"
         "$0" all ;;
 format) packages="clang-format"
         sources="" ;;
@@ -76,13 +77,24 @@ installed() {
     pkg-config --exists "lib$1" 2>/dev/null
 }
 
+# A server for the benchmarks, installed or unpacked.
+has_server() {
+    compgen -G "/usr/bin/$1" >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" >/dev/null ||
+        compgen -G "$deps/servers/usr/bin/$1" >/dev/null ||
+        compgen -G "$deps/servers/usr/lib/postgresql/*/bin/$1" >/dev/null
+}
+
 missing_sources() {
     local name
     for name in $sources; do
-        if [ "$name" = sarif ]; then
+        case $name in
+        sarif)
             compgen -G "$deps/sarif/*.json" >/dev/null || printf 'sarif '
-            continue
-        fi
+            continue ;;
+        postgres | etcd | beanstalkd)
+            has_server "$name" || printf '%s ' "$name"
+            continue ;;
+        esac
         [ -e "$deps/$name/$name.h" ] || installed "$name" >/dev/null || printf '%s ' "$name"
     done
 }
@@ -154,6 +166,8 @@ if [ -n "$missing" ]; then
             "Check the network and the package sites of this machine, then run it again, or type as root:" \
             "  apt-get update && apt-get install --no-install-recommends $missing"
     fi
+    # What the last configuration did not find may be there now: cmake/build.sh configures again.
+    rm -f "$build"/*/configured-with
 fi
 
 # download PACKAGE [apt option...]: leaves the unpacked package in $work/PACKAGE/root.
@@ -269,7 +283,34 @@ get_sarif() {
     keep sarif "$work"/sarif/package/lib/schemas/sarif-2.1.0-rtm.5.json
 }
 
+# The servers that the benchmarks compare with are unpacked, and not installed: an installed package would start
+# its server, and make a user and a database. Of what it depends on, libraries are installed. The benchmarks start
+# a server themselves, as long as they need it.
+get_server() {
+    local package=$1 packages libraries
+    have_lists || update_lists || true
+    packages=$(apt-cache depends --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+        --no-enhances "$package" 2>"$log" | sed -n 's/^ *Depends: \(lib[^ ]*\)$/\1/p')
+    libraries=$(missing_packages)
+    # shellcheck disable=SC2086  # a list of words
+    if { [ -n "$libraries" ] && ! install_packages $libraries; } || ! download "$package"; then
+        show_log "$log"
+        say "could not get the Debian package $package; what is compared with it will be shown as skipped"
+        return
+    fi
+    mkdir -p "$deps/servers"
+    cp -a "$work/$package/root/usr" "$deps/servers/"
+}
+
+get_etcd() { get_server etcd-server; }
+get_beanstalkd() { get_server beanstalkd; }
+get_postgres() {
+    local package
+    package=$(apt-cache depends postgresql 2>/dev/null | sed -n 's/^ *Depends: \(postgresql-[0-9]*\)$/\1/p')
+    get_server "${package:-postgresql}"
+}
+
 for name in $(missing_sources); do
-    say "unpacking $name into $deps/$name"
+    say "unpacking $name into $deps"
     "get_$name"
 done
