@@ -7,14 +7,14 @@ FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
 RF_SECONDS ?= 600
 SIM_SEED ?= 1
-export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED RF_SECONDS SIM_SEED SIM_SEEDS FULL
+export BUILD JOBS PREFIX DESTDIR CMAKE_ARGS QUICK FUZZ FUZZ_SECONDS FUZZ_SEED FUZZ_RUNS RF_SECONDS SIM_SEED SIM_SEEDS FULL
 
-.PHONY: help deps demo test bench soak power bench-scan scan-soak sim mutants step step-twice storm model fuzz install \
+.PHONY: help bench-quick bench-report bench-counts deps demo test bench soak power power-soak bench-command bench-scan scan-soak sim mutants step step-twice storm model fuzz install \
 	format format-check clean
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 deps: ## install and unpack what the build needs (the other targets do it too)
 	@cmake/deps.sh
@@ -26,14 +26,29 @@ demo: deps ## build and run the demo
 test: ## build and test all: gcc, clang, sanitizers, package (QUICK=1: gcc only)
 	@tests/run-all
 
-bench: ## build and run every benchmark (ARGS=... goes to each)
+bench: ## build and run every benchmark (ARGS=... goes to each; ARGS=floor: one of them)
 	@cmake/deps.sh bench
 	@cmake/build.sh gcc
-	@found=; for source in bench/bench_*.c; do \
-	    name=$${source#bench/bench_}; name=$${name%.c}; \
-	    [ -e "$$source" ] || continue; \
-	    found=1; echo "-- $$name"; "$(BUILD)/gcc/bench/rf-bench-$$name" $(ARGS) </dev/null || exit 1; \
-	done; [ -n "$$found" ] || echo "there is no benchmark"
+	@bench/all "$(BUILD)/gcc" $(ARGS)
+
+bench-quick: ## two minutes: every target, and whether it is met
+	@cmake/deps.sh bench
+	@cmake/build.sh gcc
+	@bench/all "$(BUILD)/gcc" --quick --targets $(ARGS)
+
+bench-report: ## run every benchmark and write docs/benchmarks.md (RESULTS=FILE: of what is there already)
+	@cmake/deps.sh bench
+	@if [ -z "$(RESULTS)" ]; then cmake/build.sh gcc && rm -f "$(BUILD)/results.jsonl" && \
+	    bench/all "$(BUILD)/gcc" --results="$(BUILD)/results.jsonl" $(ARGS); fi
+	@results="$(RESULTS)"; results=$${results:-$(BUILD)/results.jsonl}; mkdir -p docs/benchmarks; \
+	    [ "$$results" -ef docs/benchmarks/results.jsonl ] || cp "$$results" docs/benchmarks/results.jsonl
+	@bench/report docs/benchmarks/results.jsonl docs
+
+bench-counts: deps ## count the instructions of the hot paths again, and keep them in bench/instructions.counts
+	@cmake/build.sh gcc rf-bench-count
+	@cmake/build.sh clang rf-bench-count
+	@bench/instructions --renew
+	@bench/instructions --renew --program "$(BUILD)/clang/bench/rf-bench-count"
 
 soak: deps ## run the property tests for RF_SECONDS=600 from RF_SEED (random), then 1,000 seeds of the simulator
 	@cmake/build.sh gcc
@@ -52,11 +67,20 @@ sim: deps ## play SIM_SEEDS=100 seeds from SIM_SEED=1 at every level, against th
 mutants: deps ## break the library on purpose, one way at a time: the simulator must find each
 	@tests/run-mutants $(ARGS)
 
-power: deps ## cut the power under random histories for RF_SECONDS=600 from RF_SEED (random)
+power: deps ## cut the power under a storm: POWER_IMAGES=1000 images from POWER_SEED=1 (POWER_ARGS=--help)
+	@cmake/build.sh gcc rf-power
+	@"$(BUILD)/gcc/tests/rf-power" --images "$${POWER_IMAGES:-1000}" --seed "$${POWER_SEED:-1}" $(POWER_ARGS)
+
+power-soak: deps ## cut the power at every moment of random histories for RF_SECONDS=600 from RF_SEED (random)
 	@cmake/build.sh gcc test_shm_points_power
 	@export RF_SOAK=1 RF_SEED="$${RF_SEED:-$$(date +%s)}"; \
-	echo "power: RF_SEED=$$RF_SEED RF_SECONDS=$$RF_SECONDS"; \
+	echo "power-soak: RF_SEED=$$RF_SEED RF_SECONDS=$$RF_SECONDS"; \
 	"$(BUILD)/gcc/tests/test_shm_points_power" </dev/null
+
+bench-command: ## the command: status of 100,000 shards, work against a loop of the shell, log dump (ARGS=...)
+	@cmake/deps.sh
+	@cmake/build.sh gcc
+	@bench/command "$(BUILD)/gcc" $(ARGS)
 
 bench-scan: ## rf-scan against ripgrep and against itself without a coordinator (ARGS=...)
 	@cmake/deps.sh bench
@@ -79,7 +103,7 @@ step: deps ## kill every operation at every instruction (STEP_ARGS=--help)
 
 step-twice: deps ## the same, and kill whoever settles the first death at each of its stores
 	@cmake/build.sh gcc rf-step
-	@"$(BUILD)/gcc/tests/rf-step" --twice --volatile $(STEP_ARGS)
+	@"$(BUILD)/gcc/tests/rf-step" --twice $(STEP_ARGS)
 
 storm: deps ## kill, stop and replace workers for STORM_SECONDS=60 from STORM_SEED=1 (STORM_ARGS=--help)
 	@cmake/build.sh gcc rf-storm
@@ -89,7 +113,7 @@ model: ## check the models of tests/spin exhaustively, and that each rule left o
 	@cmake/deps.sh model
 	@tests/run-model $(ARGS)
 
-fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target)
+fuzz: deps ## fuzz every target for FUZZ_SECONDS=60 from FUZZ_SEED=1 (FUZZ=name: one target; FUZZ_RUNS=n: at most)
 	@cmake/build.sh fuzz
 	@tests/run-fuzz
 
@@ -97,7 +121,7 @@ install: ## build and install the library and the command (PREFIX=/usr/local, DE
 	@cmake/deps.sh lib
 	@cmake/build.sh install
 	@cmake --install "$(BUILD)/install"
-	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+	@$(if $(DESTDIR),,$(if $(filter /usr /usr/local,$(abspath $(PREFIX))),if [ "$$(id -u)" = 0 ]; then ldconfig; fi))
 
 format: ## rewrite our sources with clang-format 14
 	@cmake/format.sh --available || cmake/deps.sh format
