@@ -116,7 +116,9 @@ static rf_status grow_leaf(struct rf_actor *actor, struct rf_runrec *run, uint64
     if (k >= RF_RUN_LEAVES) {
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, 0, "a run can't have more shards");
     }
-    actor->desc->leaf_to = k + 1;
+    /* As in grow_extent. */
+    atomic_store_explicit(&run->leaf[k], 0, memory_order_release);
+    __atomic_store_n(&actor->desc->leaf_to, k + 1, __ATOMIC_RELEASE);
     uint32_t leaf = take_tag(map, &h->leaf_tags, &h->leaf_hint, uid, &run->leaf[k], 1);
     if (leaf == RF_NO_SLOT) {
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, 0, "no directory leaf is left");
@@ -138,7 +140,7 @@ static rf_status grow_extent(struct rf_actor *actor, struct rf_runrec *run, uint
     rf_word32 *place = &leaf->extent[j % RF_LEAF_EXTENTS];
     /* A name left by an operation that came to nothing must not be mistaken for ours. */
     atomic_store_explicit(place, RF_NO_SLOT, memory_order_release);
-    actor->desc->extent_to = j + 1;
+    __atomic_store_n(&actor->desc->extent_to, j + 1, __ATOMIC_RELEASE);
     uint32_t extent = take_tag(map, &h->extent_tags, &h->extent_hint, uid, place, 0);
     if (extent == RF_NO_SLOT) {
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, 0, "no extent of shards is left");

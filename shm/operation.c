@@ -345,6 +345,9 @@ static inline void set_idle(struct rf_op *op)
     atomic_store_explicit(&op->actor->desc->state, RF_DESC_WORD(RF_DESC_IDLE, 0),
                           memory_order_release);
     RF_POINT("op.idle");
+    /* Dying between two of its stores, a process leaves those before them and none behind: only the compiler
+     * could put what is forgotten here before IDLE. */
+    atomic_signal_fence(memory_order_seq_cst);
     if (op->taking) {
         clear_taken(op->actor->desc);
         op->taking = false;
@@ -357,13 +360,25 @@ void rf_op_abort(struct rf_op *op)
     set_idle(op);
 }
 
+/* In state TAKING what lies from `from` to `to` is given back if we die. Both are 0 so far, so `from` goes
+ * first: the other way round, and which way a compiler chooses if it may, all that the run has would be named in
+ * between. */
+static void begin_range(uint32_t *from, uint32_t *to, uint32_t at)
+{
+    assert(*from == 0 && *to == 0);
+    __atomic_store_n(from, at, __ATOMIC_RELAXED);
+    __atomic_store_n(to, at, __ATOMIC_RELEASE);
+}
+
 rf_status rf_op_grow(struct rf_op *op, uint64_t count, rf_detail *detail)
 {
     struct rf_desc *d = op->actor->desc;
     uint64_t have = LOAD64(op->run->count);
-    d->extent_from = d->extent_to = (uint32_t)((have + RF_EXTENT_SHARDS - 1) / RF_EXTENT_SHARDS);
-    d->leaf_from = d->leaf_to = (d->extent_from + RF_LEAF_EXTENTS - 1) / RF_LEAF_EXTENTS;
-    d->made_from = d->made_to = (uint32_t)have;
+    uint32_t extents = (uint32_t)((have + RF_EXTENT_SHARDS - 1) / RF_EXTENT_SHARDS);
+    begin_range(&d->extent_from, &d->extent_to, extents);
+    begin_range(&d->leaf_from, &d->leaf_to, (extents + RF_LEAF_EXTENTS - 1) / RF_LEAF_EXTENTS);
+    begin_range(&d->made_from, &d->made_to, (uint32_t)have);
+    RF_POINT("op.ranges");
     return rf_dir_grow(op->actor, op->run, op->uid, have, have + count, detail);
 }
 
