@@ -3,6 +3,7 @@
  * a second, and how long one takes at a fixed rate. Every call is asserted to have been executed, and to be
  * durable if it waited for that. README.md says how.
  */
+#include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -75,6 +76,7 @@ struct row {
     double rate;                              /* the median of these */
     double fixed;                             /* the rate of the others */
     double times[COUNT(parts)][ROUNDS_PACED]; /* us */
+    uint64_t calls;                           /* of the round that had the fewest */
 };
 
 struct table {
@@ -87,23 +89,23 @@ static void make_runs(struct farm *farm, struct setting *setting)
     static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
     rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
     rf_result result = {0};
-    rf_detail detail = {0};
     struct farm_manifest own = farm_manifest(setting->processes * parcel_size(&setting->parcel));
-    struct farm_manifest one = farm_manifest(1);
+    struct farm_manifest one = farm_manifest(1), look = farm_manifest(LOOK_SHARDS);
+    farm_purge(farm, RUN_LOOK);
     farm_purge(farm, RUN_OWN);
     farm_purge(farm, RUN_ONE);
     farm_purge(farm, RUN_TURN);
     farm_register(farm, RUN_OWN, &own);
     farm_register(farm, RUN_ONE, &one);
     farm_register(farm, RUN_TURN, &one);
+    farm_register(farm, RUN_LOOK, &look);
+    farm_manifest_free(&look);
     farm_manifest_free(&own);
     farm_manifest_free(&one);
     must_have(rf_acquire(farm->store, ++farm->now, &farm->tenant, RUN_ONE, 1, 0, RF_DETACHED,
                          &grant, &result),
               &result, "acquire");
     setting->one = grant.lease;
-    rf_status status = setting->mode == RF_VOLATILE ? RF_OK : rf_barrier(farm->store, &detail);
-    assert(status == RF_OK);
 }
 
 /* How long a step is done that can be done over and over. */
@@ -112,9 +114,18 @@ static double length_s(const struct setting *setting)
     return setting->mode == RF_WAIT ? 0.2 : is_crowded(setting->processes) ? 0.1 : 0.03;
 }
 
-static struct gang_outcome run_closed(struct gang *gang, const struct setting *setting,
-                                      const struct step *step)
+/* What the step before left to be written is not part of the next one's time. */
+static void write_out(struct farm *farm, const struct setting *setting)
 {
+    rf_detail detail = {0};
+    rf_status status = setting->mode == RF_VOLATILE ? RF_OK : rf_barrier(farm->store, &detail);
+    assert(status == RF_OK);
+}
+
+static struct gang_outcome run_closed(struct farm *farm, struct gang *gang,
+                                      const struct setting *setting, const struct step *step)
+{
+    write_out(farm, setting);
     return gang_run(gang, &(struct gang_order){
                               .step = step->step,
                               .count = step->count != NULL ? step->count(&setting->parcel) : 0,
@@ -130,9 +141,11 @@ static double fixed_rate(const struct setting *setting, double highest)
     return rate < most ? rate : most;
 }
 
-static struct gang_outcome run_paced(struct gang *gang, const struct setting *setting,
-                                     const struct step *step, double rate)
+static struct gang_outcome run_paced(struct farm *farm, struct gang *gang,
+                                     const struct setting *setting, const struct step *step,
+                                     double rate)
 {
+    write_out(farm, setting);
     struct gang_order order = {.step = step->step, .rate = rate, .seconds = PACED_S};
     if (step->count != NULL) {
         uint64_t paced = (uint64_t)(rate / setting->processes * PACED_S) + 1;
@@ -143,30 +156,31 @@ static struct gang_outcome run_paced(struct gang *gang, const struct setting *se
 }
 
 /* round < 0: to warm up. */
-static void play_closed(struct gang *gang, const struct setting *setting, struct table *table,
-                        int round)
+static void play_closed(struct farm *farm, struct gang *gang, const struct setting *setting,
+                        struct table *table, int round)
 {
     for (uint32_t i = 0; i < table->count; i++) {
-        struct gang_outcome outcome = run_closed(gang, setting, table->rows[i].step);
+        struct gang_outcome outcome = run_closed(farm, gang, setting, table->rows[i].step);
         if (round >= 0) {
             table->rows[i].rates[round] = outcome.rate;
         }
     }
 }
 
-static void play_paced(struct gang *gang, const struct setting *setting, struct table *table,
-                       uint32_t round)
+static void play_paced(struct farm *farm, struct gang *gang, const struct setting *setting,
+                       struct table *table, uint32_t round)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         struct row *row = &table->rows[i];
         if (!row->wanted) {
-            run_closed(gang, setting, row->step);
+            run_closed(farm, gang, setting, row->step);
             continue;
         }
-        struct gang_outcome outcome = run_paced(gang, setting, row->step, row->fixed);
+        struct gang_outcome outcome = run_paced(farm, gang, setting, row->step, row->fixed);
         for (uint32_t p = 0; p < COUNT(parts); p++) {
             row->times[p][round] = (double)histogram_quantile(outcome.times, parts[p]) / 1e3;
         }
+        row->calls = round == 0 || outcome.times->count < row->calls ? outcome.times->count : row->calls;
     }
 }
 
@@ -176,7 +190,8 @@ static void print_row(struct row *row, uint32_t rounds, uint32_t rounds_paced)
 {
     char facts[1024];
     struct bench_case c = {.name = row->name, .unit = "ops/s", .facts = facts};
-    int at = snprintf(facts, sizeof(facts), "%s,\"rate\":%.0f", row->facts, row->fixed);
+    int at = snprintf(facts, sizeof(facts), "%s,\"rate\":%.0f,\"calls\":%" PRIu64, row->facts, row->fixed,
+                      row->calls);
     bench_summarize(&c, row->rates, rounds);
     for (uint32_t p = 0; p < COUNT(parts); p++) {
         double least = bench_quantile(row->times[p], rounds_paced, 0);
@@ -256,16 +271,16 @@ static void measure_setting(struct farm *farm, struct setting *setting)
     for (int r = -1; r < (int)rounds; r++) {
         make_runs(farm, setting);
         gang_run(gang, &anew);
-        play_closed(gang, setting, &own, r);
-        play_closed(gang, setting, &one, r);
+        play_closed(farm, gang, setting, &own, r);
+        play_closed(farm, gang, setting, &one, r);
     }
     settle_rates(&own, setting, rounds);
     settle_rates(&one, setting, rounds);
     for (uint32_t r = 0; r < rounds_paced; r++) {
         make_runs(farm, setting);
         gang_run(gang, &anew);
-        play_paced(gang, setting, &own, r);
-        play_paced(gang, setting, &one, r);
+        play_paced(farm, gang, setting, &own, r);
+        play_paced(farm, gang, setting, &one, r);
     }
     gang_stop(gang);
     print_table(&own, rounds, rounds_paced);

@@ -14,6 +14,9 @@
 #define RUN_OWN  1u /* every process has shards of its own */
 #define RUN_ONE  2u /* one shard, whose lease all present */
 #define RUN_TURN 3u /* one shard, which all want to hold */
+#define RUN_LOOK 4u /* to be looked at */
+
+#define LOOK_SHARDS 1000u
 
 #define AHEAD     16u /* keys are written some steps before they are used */
 #define SPLIT_MAX RF_SPLIT_CHILDREN_MAX

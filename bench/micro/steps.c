@@ -208,6 +208,38 @@ static void step_get(void *context, uint64_t i)
     get(w, RUN_OWN, w->own.shard);
 }
 
+static void step_progress(void *context, uint64_t i)
+{
+    static uint8_t watermark[RF_KEY_MAX];
+    struct worker *w = context;
+    rf_progress progress;
+    (void)i;
+    rf_status status = rf_get_progress(w->farm.store, next_now(w), &w->farm.tenant, RUN_LOOK,
+                                       &progress, watermark, NULL);
+    w->result.outcome = RF_EXECUTED;
+    must_have(status, &w->result, "get_progress");
+    assert(progress.total == LOOK_SHARDS);
+}
+
+static bool count_shard(void *context, const rf_shard_info *shard)
+{
+    bench_use(shard);
+    ++*(uint32_t *)context;
+    return true;
+}
+
+static void step_list(void *context, uint64_t i)
+{
+    struct worker *w = context;
+    uint32_t seen = 0;
+    (void)i;
+    rf_status status = rf_list_shards(w->farm.store, next_now(w), &w->farm.tenant, RUN_LOOK,
+                                      RF_LIST_ALL, count_shard, &seen, NULL);
+    w->result.outcome = RF_EXECUTED;
+    must_have(status, &w->result, "list_shards");
+    assert(seen == LOOK_SHARDS);
+}
+
 static void step_release(void *context, uint64_t i)
 {
     struct worker *w = context;
@@ -332,6 +364,8 @@ const struct step own_steps[] = {
     {.name = "checkpoint, same key", .step = step_checkpoint_same},
     {.name = "checkpoint, key of 4096 bytes", .step = step_checkpoint_long},
     {.name = "get_shard", .step = step_get},
+    {.name = "get_progress of 1,000", .step = step_progress},
+    {.name = "list_shards of 1,000", .step = step_list},
     {.name = "release", .step = step_release, .count = count_lives},
     {.name = "claim", .step = step_claim, .count = count_lives},
     {.name = "park", .step = step_park, .count = count_lives},
