@@ -180,7 +180,8 @@ static void play_paced(struct farm *farm, struct gang *gang, const struct settin
         for (uint32_t p = 0; p < COUNT(parts); p++) {
             row->times[p][round] = (double)histogram_quantile(outcome.times, parts[p]) / 1e3;
         }
-        row->calls = round == 0 || outcome.times->count < row->calls ? outcome.times->count : row->calls;
+        row->calls =
+            round == 0 || outcome.times->count < row->calls ? outcome.times->count : row->calls;
     }
 }
 
@@ -190,8 +191,8 @@ static void print_row(struct row *row, uint32_t rounds, uint32_t rounds_paced)
 {
     char facts[1024];
     struct bench_case c = {.name = row->name, .unit = "ops/s", .facts = facts};
-    int at = snprintf(facts, sizeof(facts), "%s,\"rate\":%.0f,\"calls\":%" PRIu64, row->facts, row->fixed,
-                      row->calls);
+    int at = snprintf(facts, sizeof(facts), "%s,\"rate\":%.0f,\"calls\":%" PRIu64, row->facts,
+                      row->fixed, row->calls);
     bench_summarize(&c, row->rates, rounds);
     for (uint32_t p = 0; p < COUNT(parts); p++) {
         double least = bench_quantile(row->times[p], rounds_paced, 0);
