@@ -18,6 +18,7 @@
 #define WATCH_MAX       120u
 #define SLEEP_NS        2000000000ull
 #define RETRY_NS        10000000ull
+#define RETRY_NS_MIN    50000ull
 #define FLUSHER_LATE_NS 500000000ull
 #define ASIDE_NS        1000000000ull
 /* After a snapshot that failed: doubled each time. */
@@ -351,6 +352,7 @@ static void end_log(struct rf_guardian *g)
 
 static void guard(struct rf_guardian *g)
 {
+    uint64_t retry = RETRY_NS_MIN;
     struct futex_waitv watch[1 + WATCH_MAX];
     for (;;) {
         uint32_t poke = atomic_load_explicit(&g->actor.member->poke, memory_order_acquire);
@@ -374,9 +376,12 @@ static void guard(struct rf_guardian *g)
         if (words == 0 && clean && may_settle) {
             continue;
         }
-        /* What could not be settled now is tried again soon, whoever wakes us. */
+        /* What could not be settled now is tried again soon, whoever wakes us: as a rule somebody had the lock
+         * for a microsecond, and a claimer sleeps until the lease of the dead is given up. Somebody who was
+         * stopped with it is asked less and less often. */
         words = words == 0 ? 1 : words;
-        uint64_t until = rf_monotonic_ns() + (clean ? SLEEP_NS : RETRY_NS);
+        uint64_t until = rf_monotonic_ns() + (clean ? SLEEP_NS : retry);
+        retry = clean ? RETRY_NS_MIN : retry < RETRY_NS / 2 ? 2 * retry : RETRY_NS;
         rf_futex_waitv(watch, words, until < due ? until : due);
     }
 }
