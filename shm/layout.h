@@ -423,8 +423,7 @@ struct rf_header {
 
     rf_word64 log_made RF_ALIGNED(RF_LINE); /* segments below this number exist */
     rf_word64 filler;                       /* member id of who makes the next one, 0: nobody */
-    rf_word64 snapshotter;                  /* member id of who takes a snapshot, 0: nobody */
-    rf_word64 snapshotter_at;               /* when he was last heard of, monotonic ns */
+    rf_word64 snapshotter;                  /* who takes a snapshot (snapshot.c), 0: nobody */
     rf_word64 snapshot_epoch;               /* replay would begin there; 0: there is none */
     rf_word64 snapshot_position;            /* of the log's end when the newest one was begun */
     rf_word64 snapshot_size;                /* of its file, bytes */

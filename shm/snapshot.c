@@ -35,22 +35,52 @@ _Static_assert(BUFFER_BYTES > 2 * (sizeof(struct rf_snapshot_shard) + RF_CODEC_S
 
 /* --- who may --- */
 
-/* Not heard of for so long. Two at it at once harm nobody: a snapshot that is published late is older than those that
- * are there, and is removed after the next. */
-static bool is_late(const struct rf_map *map, uint64_t than_ns)
+/* One word says who and when he was last heard of, so that nobody is judged by another's time: the lower half is his
+ * id, the upper half the time in units of 2^26 ns, or RF_SNAPSHOTTER_KEPT. */
+#define TICK_BITS 26u
+
+static uint32_t tick_now(void)
 {
-    uint64_t at = LOAD(map->header->snapshotter_at), now = rf_monotonic_ns();
-    return now > at && now - at > than_ns;
+    uint64_t tick = rf_monotonic_ns() >> TICK_BITS; /* nine years of them */
+    return tick < RF_SNAPSHOTTER_KEPT ? (uint32_t)tick : RF_SNAPSHOTTER_KEPT - 1;
 }
 
-static bool may_replace(const struct rf_map *map, uint64_t taker)
+static uint64_t word_of(uint32_t id, uint32_t tick)
 {
-    return taker == 0 || rf_id_gone(map, (uint32_t)taker) || is_late(map, LATE_NS);
+    return (uint64_t)tick << 32 | id;
+}
+
+static uint32_t taker_of(const struct rf_map *map)
+{
+    return (uint32_t)LOAD(map->header->snapshotter);
+}
+
+/* Not heard of for so long. Two at it at once harm nobody: a snapshot that is published late is older than those that
+ * are there, and is removed after the next. Of one that is kept the time lies in the future. */
+static bool is_late(uint64_t word, uint64_t than_ns)
+{
+    uint32_t at = (uint32_t)(word >> 32), now = tick_now();
+    return now > at && now - at > than_ns >> TICK_BITS;
+}
+
+static bool may_replace(const struct rf_map *map, uint64_t word)
+{
+    return word == 0 || rf_id_gone(map, (uint32_t)word) || is_late(word, LATE_NS);
+}
+
+/* While the word is mine. Whoever is to be kept remains so until he leaves. */
+static void say(struct rf_map *map, uint32_t id, uint32_t tick)
+{
+    rf_word64 *word = &map->header->snapshotter;
+    uint64_t is = LOAD(*word);
+    while ((uint32_t)is == id && is >> 32 != RF_SNAPSHOTTER_KEPT &&
+           !atomic_compare_exchange_weak(word, &is, word_of(id, tick))) {
+    }
 }
 
 void rf_snapshotter_keep(struct rf_actor *actor)
 {
-    atomic_store(&actor->map->header->snapshotter_at, UINT64_MAX);
+    say(actor->map, actor->id, RF_SNAPSHOTTER_KEPT);
 }
 
 rf_status rf_snapshotter_enter(struct rf_actor *actor, rf_detail *detail)
@@ -58,10 +88,9 @@ rf_status rf_snapshotter_enter(struct rf_actor *actor, rf_detail *detail)
     rf_word64 *word = &actor->map->header->snapshotter;
     uint64_t current = LOAD(*word);
     if (may_replace(actor->map, current)) {
-        atomic_store(&actor->map->header->snapshotter_at, rf_monotonic_ns());
         /* acq_rel: what the last one removed or published is seen. */
-        if (atomic_compare_exchange_strong_explicit(word, &current, actor->id, memory_order_acq_rel,
-                                                    memory_order_acquire)) {
+        if (atomic_compare_exchange_strong_explicit(word, &current, word_of(actor->id, tick_now()),
+                                                    memory_order_acq_rel, memory_order_acquire)) {
             RF_POINT("snapshot.entered");
             return RF_OK;
         }
@@ -76,9 +105,12 @@ rf_status rf_snapshotter_enter(struct rf_actor *actor, rf_detail *detail)
 
 void rf_snapshotter_leave(struct rf_actor *actor)
 {
-    uint64_t mine = actor->id;
-    atomic_compare_exchange_strong_explicit(&actor->map->header->snapshotter, &mine, 0,
-                                            memory_order_acq_rel, memory_order_relaxed);
+    rf_word64 *word = &actor->map->header->snapshotter;
+    uint64_t is = LOAD(*word);
+    while ((uint32_t)is == actor->id &&
+           !atomic_compare_exchange_weak_explicit(word, &is, 0, memory_order_acq_rel,
+                                                  memory_order_acquire)) {
+    }
     RF_POINT("snapshot.left");
 }
 
@@ -137,7 +169,7 @@ uint32_t rf_snapshot_held_by(const struct rf_map *map)
     scan_descriptors(map, LOAD(map->header->durable) + 1, &holder);
     uint64_t taker = LOAD(map->header->snapshotter);
     if (holder == UINT32_MAX && taker != 0 && !rf_id_gone(map, (uint32_t)taker) &&
-        is_late(map, 2 * BUSY_NS)) {
+        is_late(taker, 2 * BUSY_NS)) {
         holder = rf_id_slot((uint32_t)taker);
     }
     return holder == UINT32_MAX || map->header->sealing == 0
@@ -152,6 +184,7 @@ struct taking {
     struct rf_disk_file *file;
     struct rf_snapshot_header header;
     struct rf_rec_copy *copy;
+    uint32_t taker; /* his id */
     uint8_t *buffer;
     size_t filled;
     uint64_t began; /* to work, after the last rest; monotonic */
@@ -162,7 +195,7 @@ struct taking {
 static void rest(struct taking *t)
 {
     uint64_t worked_us = (rf_monotonic_ns() - t->began) / 1000;
-    atomic_store(&t->map->header->snapshotter_at, rf_monotonic_ns());
+    say(t->map, t->taker, tick_now());
     if (!atomic_load(&t->map->closing)) {
         usleep((useconds_t)(worked_us < REST_US_MAX ? worked_us : REST_US_MAX));
     }
@@ -373,14 +406,13 @@ static rf_status publish(struct taking *t, rf_detail *detail)
     return status;
 }
 
-static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, uint32_t id,
-                                rf_detail *detail)
+static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, rf_detail *detail)
 {
     static const uint8_t block[RF_LOG_BLOCK];
     char name[RF_SNAPSHOT_NAME];
     rf_snapshot_name(t->header.epoch, name);
     /* A name of its own for whoever is at it; a dead one's is left to the next cold open. */
-    uint64_t unique = (uint64_t)id << 32 | (uint32_t)rf_monotonic_ns();
+    uint64_t unique = (uint64_t)t->taker << 32 | (uint32_t)rf_monotonic_ns();
     rf_status status = rf_file_begin(rf_logger_disk(logger), name, unique, &t->file, detail);
     if (status == RF_OK) {
         status = rf_file_append(t->file, block, sizeof(block), detail);
@@ -397,7 +429,7 @@ static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, uint
     }
     if (status == RF_OK) {
         RF_POINT("snapshot.durable");
-        status = LOAD(t->map->header->snapshotter) == id
+        status = taker_of(t->map) == t->taker
                      ? publish(t, detail)
                      : rf_refuse(detail, RF_BUSY, 0, "somebody else has taken over the snapshot");
     }
@@ -481,7 +513,7 @@ rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *log
 {
     struct rf_map *map = actor->map;
     struct rf_header *h = map->header;
-    struct taking t = {.map = map, .began = rf_monotonic_ns()};
+    struct taking t = {.map = map, .taker = actor->id, .began = rf_monotonic_ns()};
     uint32_t holder;
     t.copy = malloc(sizeof(*t.copy));
     t.buffer = malloc(BUFFER_BYTES);
@@ -508,8 +540,8 @@ rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *log
     t.header.next_uid = LOAD(h->next_uid);
     t.header.floor = LOAD(h->fence_floor);
     t.header.time = rf_region_now(map);
-    rf_status status = write_snapshot(&t, logger, actor->id, detail);
-    if (status == RF_OK && LOAD(h->snapshotter) == actor->id) {
+    rf_status status = write_snapshot(&t, logger, detail);
+    if (status == RF_OK && taker_of(map) == actor->id) {
         atomic_store(&h->snapshot_epoch, t.header.epoch);
         atomic_store(&h->snapshot_position, position);
         atomic_store(&h->snapshot_size, t.header.bytes);

@@ -33,10 +33,13 @@ bool rf_snapshot_due(const struct rf_map *map);
 /* The pid of a member whose operation holds the next snapshot's R back, 0 if there is none. */
 uint32_t rf_snapshot_held_by(const struct rf_map *map);
 
+#define RF_SNAPSHOTTER_KEPT UINT32_MAX /* in the upper half of header.snapshotter */
+
 /* Being the one who may. A backup holds it too, so that no segment is removed meanwhile. */
 rf_status rf_snapshotter_enter(struct rf_actor *actor, rf_detail *detail);
 void rf_snapshotter_leave(struct rf_actor *actor);
-/* He is not to be replaced while he lives, though nothing is heard of him. Who takes a snapshot is, after ten seconds. */
+/* He is not to be replaced while he lives, until he leaves, though nothing is heard of him. Who only takes a snapshot is,
+ * after ten seconds. */
 void rf_snapshotter_keep(struct rf_actor *actor);
 /* The same as rf_snapshot_take for one who is. */
 rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *logger,

@@ -624,31 +624,56 @@ static void a_limit_of_file_sizes_does_not_end_the_log(void)
     TEST_ASSERT_TRUE(rf_durable(store) >= result.epoch);
 }
 
+/* The word of somebody who was last heard of so many seconds ago. */
+static uint64_t heard_of(uint32_t id, uint64_t seconds)
+{
+    return (rf_monotonic_ns() - seconds * RF_SECOND) >> 26 << 32 | id;
+}
+
 /* Somebody who lives and is stopped in the middle of one. */
 static void a_snapshotter_who_is_not_heard_of_is_named_and_replaced(void)
 {
     found(RF_NOWAIT);
     store = vault_open_manual(&vault);
     rf_store *stopped = vault_open_manual(&vault);
+    struct rf_actor *actor = &rf_handle_of(stopped)->actor;
     vault_run(store, &vault, 1, 1, 2, RF_NOWAIT);
-    uint64_t id = rf_handle_of(stopped)->actor.id;
-    atomic_store(&header()->snapshotter, id);
-    atomic_store(&header()->snapshotter_at, rf_monotonic_ns());
+    TEST_ASSERT_TRUE(rf_monotonic_ns() > 12 * RF_SECOND);
+    RF_EXPECT(RF_OK, rf_snapshotter_enter(actor, &detail));
     RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
     TEST_ASSERT_EQUAL_UINT32(0, inspect().snapshot_held_by);
-    TEST_ASSERT_TRUE(rf_monotonic_ns() > 11 * RF_SECOND);
-    atomic_store(&header()->snapshotter_at, rf_monotonic_ns() - 5 * RF_SECOND);
+    atomic_store(&header()->snapshotter, heard_of(actor->id, 5));
     RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
     TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), inspect().snapshot_held_by);
-    atomic_store(&header()->snapshotter_at, 1); /* when the machine was started */
+    atomic_store(&header()->snapshotter, heard_of(actor->id, 11));
     RF_EXPECT(RF_OK, rf_snapshot(store, &detail));
     TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&header()->snapshotter));
-    /* A backup is not replaced, however long it takes. */
-    atomic_store(&header()->snapshotter, id);
-    rf_snapshotter_keep(&rf_handle_of(stopped)->actor);
-    RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
-    atomic_store(&header()->snapshotter, 0);
+    atomic_store(&header()->snapshotter, heard_of(actor->id, 11));
+    rf_snapshotter_leave(actor);
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&header()->snapshotter));
     rf_close(stopped);
+}
+
+/* Neither the snapshot that it begins with nor anybody who would like to take one changes that. */
+static void who_takes_a_backup_is_not_replaced_however_long_it_takes(void)
+{
+    found(RF_NOWAIT);
+    store = vault_open_manual(&vault);
+    rf_store *keeper = vault_open_manual(&vault);
+    struct rf_actor *actor = &rf_handle_of(keeper)->actor;
+    vault_run(store, &vault, 1, 1, 2, RF_NOWAIT);
+    RF_EXPECT(RF_OK, rf_snapshotter_enter(actor, &detail));
+    rf_snapshotter_keep(actor);
+    uint64_t kept = (uint64_t)RF_SNAPSHOTTER_KEPT << 32 | actor->id;
+    TEST_ASSERT_EQUAL_HEX64(kept, atomic_load(&header()->snapshotter));
+    RF_EXPECT(RF_OK, rf_snapshot_take_entered(actor, actor->logger, &detail));
+    TEST_ASSERT_EQUAL_HEX64(kept, atomic_load(&header()->snapshotter));
+    RF_EXPECT(RF_BUSY, rf_snapshot(store, &detail));
+    TEST_ASSERT_EQUAL_HEX64(kept, atomic_load(&header()->snapshotter));
+    TEST_ASSERT_EQUAL_UINT32(0, inspect().snapshot_held_by);
+    rf_snapshotter_leave(actor);
+    RF_EXPECT(RF_OK, rf_snapshot(store, &detail));
+    rf_close(keeper);
 }
 
 static void touch(const char *name, uint32_t id, char path[200])
@@ -1200,6 +1225,7 @@ int main(void)
     RUN_TEST(a_damaged_lane_ends_the_log_for_whoever_meets_it);
     RUN_TEST(a_limit_of_file_sizes_does_not_end_the_log);
     RUN_TEST(a_snapshotter_who_is_not_heard_of_is_named_and_replaced);
+    RUN_TEST(who_takes_a_backup_is_not_replaced_however_long_it_takes);
     RUN_TEST(what_the_dead_had_begun_goes_with_the_next_snapshot);
     RUN_TEST(a_damaged_batch_full_of_zeros_is_not_taken_for_the_end);
     RUN_TEST(a_barrier_fails_after_a_write_error_and_what_is_durable_stays_so);
