@@ -426,6 +426,81 @@ static rf_status replay_beside(struct rf_handle *h, uint64_t until, struct rf_ma
     return status;
 }
 
+/* --- what is kept --- */
+
+#define SNAPSHOTS 16u
+
+/* Every batch from an epoch on. */
+static rf_status walk(struct rf_handle *h, uint64_t from, uint64_t until, rf_detail *detail)
+{
+    const struct rf_header *head = h->map->header;
+    struct rf_log_reader *reader;
+    struct rf_log_batch batch = {0};
+    bool end = false;
+    rf_status status = rf_log_reader_open(rf_logger_disk(h->actor.logger), head->segment_bytes,
+                                          head->store_id, &reader, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    status = rf_log_seek(reader, from, detail);
+    while (status == RF_OK && !end && batch.header.epoch < until) {
+        status = rf_log_next(reader, &batch, &end, detail);
+    }
+    if (status == RF_OK && end) {
+        status = rf_refuse(detail, RF_CORRUPT, 0,
+                           "the log ends before epoch %" PRIu64 ", which was written", until);
+    }
+    rf_log_reader_close(reader);
+    return status;
+}
+
+/* What a cold open would not read today, but may have to when something else is damaged: all snapshots, and the log
+ * from the oldest one's epoch on (all of it, if there were not two yet). Every failure is a difference. */
+static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparison *c,
+                            rf_detail *detail)
+{
+    const struct rf_map *map = h->map;
+    uint64_t epochs[SNAPSHOTS + 1];
+    unsigned count;
+    rf_detail found, last = {0};
+    rf_status status =
+        rf_snapshot_list(rf_logger_disk(h->actor.logger), epochs, SNAPSHOTS, &count, detail);
+    for (unsigned i = 0; status == RF_OK && i < count; i++) {
+        struct rf_snapshot_header header;
+        found = (rf_detail){0};
+        status = rf_snapshot_check(map->dir_fd, epochs[i], map->header->store_id, &header, &found);
+        if (status != RF_OK && status != RF_RESOURCE_EXHAUSTED) {
+            differ(c, "%s", found.where);
+            status = RF_OK;
+        }
+    }
+    unsigned two = count;
+    if (count < 2) {
+        epochs[count++] = 1;
+    }
+    bool whole = false;
+    for (unsigned i = count; status == RF_OK && !whole && i-- > 0;) {
+        if (epochs[i] > until) {
+            continue; /* of somebody else's: told above */
+        }
+        found = (rf_detail){0};
+        status = walk(h, epochs[i], until, &found);
+        whole = status == RF_OK;
+        if (status == RF_RESOURCE_EXHAUSTED) {
+            break;
+        }
+        /* A store that began as a copy has no log before its only snapshot. */
+        bool copy = status == RF_NOT_FOUND && two == 1 && i == 1;
+        if (!whole && !copy && strcmp(found.where, last.where) != 0) {
+            differ(c, "%s", found.where);
+            last = found;
+        }
+        status = RF_OK;
+    }
+    RF_POINT("verify.kept");
+    return status == RF_OK ? RF_OK : rf_refuse(detail, status, 0, "%s", found.where);
+}
+
 /* *quiet: nothing happened meanwhile, so that what was found counts. */
 static rf_status attempt(struct rf_handle *h, struct comparison *c, bool *quiet, rf_detail *detail)
 {
@@ -444,6 +519,10 @@ static rf_status attempt(struct rf_handle *h, struct comparison *c, bool *quiet,
     if (status == RF_OK) {
         status = replay_beside(h, until, &shadow, &replay, &recovered, detail);
     }
+    if (status == RF_CORRUPT) {
+        check_kept(h, until, c, NULL); /* the rest of it */
+        return status;
+    }
     if (status != RF_OK) {
         return status;
     }
@@ -456,7 +535,7 @@ static rf_status attempt(struct rf_handle *h, struct comparison *c, bool *quiet,
     *quiet = at_rest(map) && rf_log_activity(map) == before;
     rf_replay_free(replay);
     rf_region_shadow_drop(&shadow);
-    return RF_OK;
+    return *quiet ? check_kept(h, until, c, detail) : RF_OK;
 }
 
 rf_status rf_shm_verify(rf_store *store, rf_visit_difference *visit, void *context,
@@ -486,13 +565,15 @@ rf_status rf_shm_verify(rf_store *store, rf_visit_difference *visit, void *conte
             status = attempt(h, &c, &quiet, detail);
             rf_snapshotter_leave(&h->actor);
         }
-        if (status == RF_OK && quiet) {
+        if ((status == RF_OK && quiet) || status == RF_CORRUPT) {
             for (uint64_t k = 0; k < c.kept; k++) {
                 visit(context, words[k]);
             }
-        } else if (status != RF_OK && status != RF_BUSY) {
+        }
+        if (status != RF_OK && status != RF_BUSY) {
             break;
-        } else {
+        }
+        if (!quiet) {
             usleep(20000u << i);
         }
     }

@@ -6,6 +6,10 @@
  * bytes, counters. And the live region must agree with itself: bits with records, summaries with bits,
  * index with slots, room taken with room referred to.
  *
+ * A cold open would read the newest snapshot and the log behind it, and so does the replay. The other snapshots that are
+ * kept, and the log behind the oldest one, are there for the day on which the newest is damaged: they are checked as
+ * well, and what is wrong with them is a difference.
+ *
  * It needs a moment at which nothing happens. Whether there was one is told by the lanes, which
  * only grow, and the descriptors, which are then at rest.
  */

@@ -767,8 +767,8 @@ typedef struct rf_verification {
     uint64_t differences;
 } rf_verification;
 /* Replays the log beside the live region and compares every record, ring, counter, index entry and
- * bitmap. Needs a quiet moment: RF_BUSY if others kept changing the store. RF_OK with differences == 0
- * is a clean store; RF_CORRUPT if the log itself is damaged. */
+ * bitmap; and checks every snapshot that is kept, and the log behind the oldest one. Needs a quiet moment: RF_BUSY if others kept changing the store. RF_OK with differences == 0
+ * is a clean store; RF_CORRUPT if the log behind the newest good snapshot is damaged. */
 RF_API rf_status rf_verify(rf_store *store, rf_visit_difference *visit, void *context,
                            rf_verification *verification, rf_detail *detail);
 
