@@ -11,7 +11,11 @@
  *   good      damaged or missing, or the other way round: the good one
  *   damaged   not good   damaged: refused, the incarnation is not known
  *   missing   missing    there is no store
- *   newer format in either of them: refused, with both numbers
+ *   another format in either of them, its hash right: refused, with both numbers. Nothing else is done to it: a
+ *     newer library may have been at it
+ *
+ * Whatever the format, a file begins with magic and format and ends with the hash of all before it. So damage is
+ * told apart from a format that is not known.
  */
 #ifndef RF_STORE_FILE_H
 #define RF_STORE_FILE_H
@@ -46,9 +50,9 @@ struct rf_store_file {
     uint8_t hash[32];
 };
 
-enum rf_store_found { RF_STORE_NONE, RF_STORE_DAMAGED, RF_STORE_GOOD };
+enum rf_store_found { RF_STORE_NONE, RF_STORE_DAMAGED, RF_STORE_OTHER, RF_STORE_GOOD };
 
-/* RF_VERSION_MISMATCH, RF_PERMISSION_DENIED or RF_IO_ERROR; everything else is told by *found. */
+/* RF_VERSION_MISMATCH (RF_STORE_OTHER), RF_PERMISSION_DENIED or RF_IO_ERROR; everything else is told by *found. */
 rf_status rf_store_file_read(int dir_fd, const char *directory, struct rf_store_file *out,
                              enum rf_store_found *found, rf_detail *detail);
 /* Replaces both copies durably. */

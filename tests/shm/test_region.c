@@ -852,16 +852,6 @@ static void the_newer_copy_of_the_store_file_counts(void)
     }
 }
 
-static void a_store_file_of_a_newer_format_is_refused(void)
-{
-    uint64_t fence = live_a_while();
-    uint32_t format = 2, good = 1;
-    patch(in_store("store"), 8, &format, sizeof(format));
-    expect_refusal(RF_VERSION_MISMATCH, "format 2|reads 1");
-    patch(in_store("store"), 8, &good, sizeof(good));
-    expect_unharmed(fence);
-}
-
 /* --- files that are not ours --- */
 
 static void a_symbolic_link_is_refused(void)
@@ -1141,7 +1131,6 @@ int main(void)
     RUN_TEST(a_damaged_store_file_is_refused_and_kept);
     RUN_TEST(damage_to_one_copy_of_the_store_file_costs_nothing);
     RUN_TEST(the_newer_copy_of_the_store_file_counts);
-    RUN_TEST(a_store_file_of_a_newer_format_is_refused);
     RUN_TEST(a_symbolic_link_is_refused);
     RUN_TEST(a_file_with_a_second_name_is_refused);
     RUN_TEST(a_file_that_everybody_may_write_is_refused);
