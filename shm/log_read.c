@@ -247,7 +247,7 @@ static rf_status look(struct rf_log_reader *r, uint64_t position, size_t len, ui
 
 /* --- one batch --- */
 
-enum verdict { BATCH_GOOD, BATCH_BAD, BATCH_NEWER };
+enum verdict { BATCH_GOOD, BATCH_BAD, BATCH_OTHER };
 
 /* Whether the block can be the start of a batch of this place and incarnation. */
 static bool looks_right(const struct rf_log_reader *r, const struct rf_batch_header *h, size_t in,
@@ -256,6 +256,35 @@ static bool looks_right(const struct rf_log_reader *r, const struct rf_batch_hea
     return h->magic == RF_BATCH_MAGIC && h->position == position &&
            h->incarnation == r->incarnations[in].number &&
            memcmp(h->store_id, r->store_id, sizeof(h->store_id)) == 0;
+}
+
+/* One of a format that is not ours, if its hash is right. In every format magic, format, the header's length and the
+ * fields up to record_bytes are where they are, the hash ends the header, and the records follow. */
+static rf_status judge_other(struct rf_log_reader *r, const struct rf_batch_header *h,
+                             uint64_t position, uint64_t limit, enum verdict *verdict,
+                             rf_detail *detail)
+{
+    static const uint8_t zeros[RF_LOG_HASH];
+    const uint8_t *at;
+    uint8_t hash[RF_LOG_HASH];
+    if (h->header_bytes < offsetof(struct rf_batch_header, records) + RF_LOG_HASH ||
+        h->header_bytes > RF_LOG_BLOCK || h->bytes > limit - position ||
+        h->bytes < h->header_bytes || h->record_bytes > h->bytes - h->header_bytes) {
+        return RF_OK;
+    }
+    rf_status status = look(r, position, (size_t)h->bytes, limit, &at, detail);
+    if (status != RF_OK) {
+        return status;
+    }
+    const uint8_t *end = at + h->header_bytes;
+    blake3_hasher hasher;
+    blake3_hasher_init_derive_key(&hasher, RF_BATCH_CONTEXT);
+    blake3_hasher_update(&hasher, at, h->header_bytes - RF_LOG_HASH);
+    blake3_hasher_update(&hasher, zeros, sizeof(zeros));
+    blake3_hasher_update(&hasher, end, h->record_bytes);
+    blake3_hasher_finalize(&hasher, hash, sizeof(hash));
+    *verdict = memcmp(hash, end - RF_LOG_HASH, sizeof(hash)) == 0 ? BATCH_OTHER : BATCH_BAD;
+    return RF_OK;
 }
 
 /* A batch that is right in itself: whether it is the one that should be there is for the caller. */
@@ -278,9 +307,8 @@ static rf_status judge(struct rf_log_reader *r, size_t in, uint64_t position,
     if (!looks_right(r, h, in, position)) {
         return RF_OK;
     }
-    if (h->format > RF_LOG_FORMAT) {
-        *verdict = BATCH_NEWER;
-        return RF_OK;
+    if (h->format != RF_LOG_FORMAT) {
+        return judge_other(r, h, position, limit, verdict, detail);
     }
     if (h->format != RF_LOG_FORMAT || h->header_bytes != sizeof(*h) || h->zero != 0 ||
         h->bytes % RF_LOG_BLOCK != 0 || h->bytes < RF_LOG_BLOCK || h->bytes > limit - position ||
@@ -439,7 +467,7 @@ rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool 
         return status;
     }
     const struct rf_batch_header *h = &batch->header;
-    if (verdict == BATCH_NEWER) {
+    if (verdict == BATCH_OTHER) {
         return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
                          "log.%016" PRIx64 " has a batch of log format %" PRIu32
                          ", this library reads %" PRIu32,

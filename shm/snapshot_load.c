@@ -94,11 +94,6 @@ static rf_status read_header(struct stream *s, uint64_t epoch, const uint8_t sto
     if (h->magic != RF_SNAPSHOT_MAGIC) {
         return refuse(s, detail, "is not a snapshot");
     }
-    if (h->format > RF_LOG_FORMAT) {
-        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                         "%s has format %" PRIu32 ", this library reads %" PRIu32, s->name,
-                         h->format, RF_LOG_FORMAT);
-    }
     if (h->format != RF_LOG_FORMAT || h->header_bytes != sizeof(*h) || h->bytes < RF_LOG_BLOCK ||
         h->zero != 0) {
         return refuse(s, detail, "has a damaged header");
@@ -119,6 +114,47 @@ static rf_status read_header(struct stream *s, uint64_t epoch, const uint8_t sto
     return RF_OK;
 }
 
+/* Whether the file is a snapshot of any format, by its hash: in all of them that is the end of the header, as long as
+ * the header says, and is over what is behind the header's block and then the header. */
+static bool is_whole(struct stream *s, const uint8_t header[RF_LOG_BLOCK], uint32_t header_bytes)
+{
+    static const uint8_t zeros[RF_LOG_HASH];
+    uint8_t hash[RF_LOG_HASH];
+    rf_detail ignored = {0};
+    blake3_hasher hasher;
+    blake3_hasher_init_derive_key(&hasher, RF_SNAPSHOT_CONTEXT);
+    for (s->left = UINT64_MAX; fill(s, &ignored) == RF_OK || s->len != 0; s->at = s->len) {
+        blake3_hasher_update(&hasher, s->window, s->len);
+    }
+    blake3_hasher_update(&hasher, header, header_bytes - RF_LOG_HASH);
+    blake3_hasher_update(&hasher, zeros, sizeof(zeros));
+    blake3_hasher_finalize(&hasher, hash, sizeof(hash));
+    return memcmp(hash, header + header_bytes - RF_LOG_HASH, sizeof(hash)) == 0;
+}
+
+/* Said of a header that is not one of ours, if it is somebody's. */
+static rf_status refuse_format(struct stream *s, rf_detail *detail)
+{
+    struct rf_snapshot_header h;
+    uint8_t block[RF_LOG_BLOCK];
+    if (s->len < sizeof(block)) {
+        return RF_OK;
+    }
+    memcpy(block, s->window, sizeof(block));
+    memcpy(&h, block, sizeof(h));
+    if (h.magic != RF_SNAPSHOT_MAGIC || h.format == RF_LOG_FORMAT ||
+        h.header_bytes < 16 + RF_LOG_HASH || h.header_bytes > RF_LOG_BLOCK) {
+        return RF_OK;
+    }
+    s->at = RF_LOG_BLOCK;
+    if (!is_whole(s, block, h.header_bytes)) {
+        return RF_OK;
+    }
+    return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
+                     "%s has format %" PRIu32 ", this library reads %" PRIu32, s->name, h.format,
+                     RF_LOG_FORMAT);
+}
+
 rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[16],
                             struct rf_snapshot_header *h, rf_detail *detail)
 {
@@ -131,6 +167,9 @@ rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[1
         return status;
     }
     status = read_header(&s, epoch, store_id, h, detail);
+    if (status == RF_CORRUPT && refuse_format(&s, detail) != RF_OK) {
+        status = RF_VERSION_MISMATCH;
+    }
     blake3_hasher hasher;
     blake3_hasher_init_derive_key(&hasher, RF_SNAPSHOT_CONTEXT);
     while (status == RF_OK && (s.left != 0 || s.at != s.len)) {

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <blake3.h>
+
 #include "directory.h"
 #include "fsck.h"
 #include "handle.h"
@@ -396,16 +398,6 @@ static void a_damaged_snapshot_costs_a_longer_replay(void)
     for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         damage(names[0], places[i]);
         lose_region(shop.directory);
-        if (places[i] == 9) { /* a later format is somebody's data */
-            rf_store *none;
-            const rf_options o = {.manual = true};
-            RF_EXPECT(RF_VERSION_MISMATCH, rf_open(shop.directory, &o, &none, &detail));
-            rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "snapshot.|format|reads 1");
-            damage(names[0], places[i]);
-            enter_all();
-            leave_all();
-            continue;
-        }
         enter_all();
         rf_inspection seen = rf_shop_inspect(history.stores[0]);
         char older[RF_SNAPSHOT_NAME];
@@ -483,6 +475,106 @@ static void a_log_that_lost_what_a_snapshot_holds_is_refused(void)
     const rf_options o = {.manual = true};
     RF_EXPECT(RF_CORRUPT, rf_open(shop.directory, &o, &none, &detail));
     rf_shop_expect_words(RF_CORRUPT, &detail, "snapshot says");
+}
+
+/* --- formats --- */
+
+static rf_status open_with(bool create, bool read_only);
+
+static void overwrite(const char *name, const void *bytes, size_t len)
+{
+    int fd = open(in_store(name), O_RDWR | O_CLOEXEC);
+    TEST_ASSERT_EQUAL(len, pwrite(fd, bytes, len, 0));
+    close(fd);
+}
+
+static void fetch(const char *name, void *bytes, size_t len)
+{
+    int fd = open(in_store(name), O_RDONLY | O_CLOEXEC);
+    TEST_ASSERT_EQUAL(len, pread(fd, bytes, len, 0));
+    close(fd);
+}
+
+/* With a hash that is right for what it says. */
+static void write_store_format(const char *name, uint32_t format)
+{
+    struct rf_store_file file;
+    blake3_hasher hasher;
+    fetch(name, &file, sizeof(file));
+    file.format = format;
+    blake3_hasher_init_derive_key(&hasher, "ringfence/store-file/v1");
+    blake3_hasher_update(&hasher, &file, offsetof(struct rf_store_file, hash));
+    blake3_hasher_finalize(&hasher, file.hash, sizeof(file.hash));
+    overwrite(name, &file, sizeof(file));
+}
+
+static void a_damaged_byte_in_one_copy_of_the_store_file_costs_nothing(void)
+{
+    rf_options o = durable();
+    live_a_while(&o);
+    for (off_t at = 0; at < (off_t)sizeof(struct rf_store_file); at += at == 8 ? 1 : 8) {
+        const char *name = at % 16 == 8 ? "store" : "store.2";
+        lose_region(shop.directory);
+        damage(name, at); /* the open writes both anew */
+        RF_EXPECT(RF_OK, open_with(true, false));
+    }
+    lose_region(shop.directory);
+    damage("store", 8);
+    damage("store.2", 9);
+    RF_EXPECT(RF_CORRUPT, open_with(true, false));
+    rf_shop_expect_words(RF_CORRUPT, &detail, "store is damaged or missing");
+}
+
+/* It may be the newer one, of a library that was about to convert the store. */
+static void a_store_file_of_another_format_is_refused_and_left_alone(void)
+{
+    static const char *const names[] = {"store", "store.2"};
+    rf_options o = durable();
+    live_a_while(&o);
+    lose_region(shop.directory);
+    for (unsigned i = 0; i < 4; i++) {
+        struct rf_store_file before, now;
+        write_store_format(names[i % 2], i < 2 ? RF_STORE_FORMAT + 1 : RF_STORE_FORMAT - 1);
+        fetch(names[i % 2], &before, sizeof(before));
+        RF_EXPECT(RF_VERSION_MISMATCH, open_with(true, false));
+        rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "store|format");
+        fetch(names[i % 2], &now, sizeof(now));
+        TEST_ASSERT_EQUAL_MEMORY(&before, &now, sizeof(now));
+        write_store_format(names[i % 2], RF_STORE_FORMAT);
+    }
+    RF_EXPECT(RF_OK, open_with(true, false));
+}
+
+static void a_snapshot_of_another_format_is_refused(void)
+{
+    char names[4][RF_SNAPSHOT_NAME];
+    static uint8_t bytes[8u << 20];
+    struct rf_snapshot_header header;
+    struct stat st;
+    play_with_snapshots(3);
+    lose_region(shop.directory);
+    snapshots(names);
+    TEST_ASSERT_EQUAL(0, stat(in_store(names[0]), &st));
+    TEST_ASSERT_TRUE((size_t)st.st_size < sizeof(bytes));
+    fetch(names[0], bytes, (size_t)st.st_size);
+    memcpy(&header, bytes, sizeof(header));
+    struct rf_snapshot_header other = header;
+    other.format++;
+    memset(other.hash, 0, sizeof(other.hash));
+    blake3_hasher hasher;
+    blake3_hasher_init_derive_key(&hasher, RF_SNAPSHOT_CONTEXT);
+    blake3_hasher_update(&hasher, bytes + RF_LOG_BLOCK, (size_t)st.st_size - RF_LOG_BLOCK);
+    blake3_hasher_update(&hasher, &other, sizeof(other));
+    blake3_hasher_finalize(&hasher, other.hash, sizeof(other.hash));
+    overwrite(names[0], &other, sizeof(other));
+    RF_EXPECT(RF_VERSION_MISMATCH, open_with(true, false));
+    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "snapshot.|format");
+    damage(names[0], 5000); /* then it is nothing any more */
+    RF_EXPECT(RF_OK, open_with(true, false));
+    lose_region(shop.directory);
+    damage(names[0], 5000);
+    overwrite(names[0], &header, sizeof(header));
+    RF_EXPECT(RF_OK, open_with(true, false));
 }
 
 /* --- the table --- */
@@ -984,6 +1076,9 @@ int main(void)
     RUN_TEST(a_damaged_snapshot_costs_a_longer_replay);
     RUN_TEST(the_only_snapshot_damaged_leaves_the_whole_log);
     RUN_TEST(a_log_that_lost_what_a_snapshot_holds_is_refused);
+    RUN_TEST(a_damaged_byte_in_one_copy_of_the_store_file_costs_nothing);
+    RUN_TEST(a_store_file_of_another_format_is_refused_and_left_alone);
+    RUN_TEST(a_snapshot_of_another_format_is_refused);
     RUN_TEST(exactly_one_row_fits_every_case);
     RUN_TEST(what_can_not_be_opened_is_said_and_left_alone);
     RUN_TEST(a_condemned_region_is_left_by_all_before_it_is_recovered);
