@@ -792,6 +792,61 @@ static void verify_sees_every_kind_of_difference(void)
     rf_close(store);
 }
 
+/* A byte that is not padding, behind the middle of a segment. */
+static off_t somewhere_in(const char *segment)
+{
+    uint8_t byte = 0;
+    off_t at = 128 * 1024;
+    int fd = open(in_store(segment), O_RDONLY | O_CLOEXEC);
+    while (byte == 0) {
+        TEST_ASSERT_EQUAL(1, pread(fd, &byte, 1, ++at));
+    }
+    close(fd);
+    return at;
+}
+
+/* Damages a byte: verify tells it, in these words, and nothing when it is good again. */
+static void expect_told(const char *name, off_t at)
+{
+    rf_verification v;
+    damage(name, at);
+    first_difference[0] = 0;
+    rf_status status = rf_verify(history.stores[0], keep_first, NULL, &v, &detail);
+    damage(name, at);
+    if (status != RF_OK) {
+        TEST_FAIL_MESSAGE(rf_shop_sentence(status, &detail));
+    }
+    TEST_ASSERT_TRUE_MESSAGE(v.differences != 0, name);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(first_difference, name), first_difference);
+    expect_verified(history.stores[0]);
+}
+
+static void verify_looks_at_all_that_is_kept(void)
+{
+    char names[4][RF_SNAPSHOT_NAME], segment[32] = "";
+    rf_history_begin(&history, &shop, 31337);
+    enter_all();
+    for (unsigned i = 0; i < 3; i++) {
+        rf_history_play(&history, 8000);
+        RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail));
+    }
+    TEST_ASSERT_EQUAL(2, snapshots(names));
+    expect_verified(history.stores[0]);
+    expect_told(names[0], 5000);
+    expect_told(names[0], 9); /* its format */
+    expect_told(names[1], 5000);
+    uint64_t first = 0;
+    for (; segment[0] == 0 || access(in_store(segment), F_OK) != 0; first++) {
+        snprintf(segment, sizeof(segment), "log.%016" PRIx64, first);
+    }
+    snprintf(segment, sizeof(segment), "log.%016" PRIx64, first); /* behind the older one's epoch */
+    TEST_ASSERT_TRUE_MESSAGE(rf_shop_inspect(history.stores[0]).snapshot_position >
+                                 (first + 1) * (256 * 1024 - RF_LOG_BLOCK),
+                             "a cold open reads it anyway");
+    expect_told(segment, somewhere_in(segment));
+    leave_all();
+}
+
 static void verify_refuses_a_damaged_log(void)
 {
     rf_options o = durable();
@@ -1084,6 +1139,7 @@ int main(void)
     RUN_TEST(a_condemned_region_is_left_by_all_before_it_is_recovered);
     RUN_TEST(a_directory_in_use_elsewhere_is_refused);
     RUN_TEST(verify_sees_every_kind_of_difference);
+    RUN_TEST(verify_looks_at_all_that_is_kept);
     RUN_TEST(verify_refuses_a_damaged_log);
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
     RUN_TEST(a_backup_into_the_store_itself_is_refused);
