@@ -22,6 +22,7 @@
 #define LATE_NS      10000000000ull
 #define SPINS        1000u
 #define KEEP         2u
+#define LOOKED_AT    16u /* for two that are good */
 #define REST_US_MAX  1000u
 #define PER_SIZE     2u /* of log, for each byte of the last snapshot, at least */
 
@@ -481,26 +482,52 @@ static bool is_over(const void *context, uint64_t unique)
     return rf_id_gone(context, (uint32_t)(unique >> 32));
 }
 
-/* Two snapshots and the log behind the older one stay. What can't be removed now is removed after the
- * next one. */
-static void tidy(const struct rf_map *map, struct rf_disk *disk)
+static void rest_between(void *context)
 {
-    const struct rf_header *h = map->header;
-    uint64_t epochs[KEEP];
-    unsigned count;
+    rest(context);
+}
+
+/* The epoch of the second newest snapshot that is good; 0: there is none. What was just written needs no look; one that
+ * was there before is read once in its life, when it becomes the second. */
+static uint64_t second_good(struct taking *t, struct rf_disk *disk)
+{
+    uint64_t epochs[LOOKED_AT];
+    unsigned count, good = 0;
+    if (rf_snapshot_list(disk, epochs, LOOKED_AT, &count, NULL) != RF_OK) {
+        return 0;
+    }
+    t->began = rf_monotonic_ns();
+    for (unsigned i = 0; i < count; i++) {
+        struct rf_snapshot_header header;
+        good += epochs[i] == t->header.epoch ||
+                rf_snapshot_check_slowly(t->map->dir_fd, epochs[i], t->header.store_id, &header,
+                                         rest_between, t, NULL) == RF_OK;
+        if (good == KEEP) {
+            return epochs[i];
+        }
+    }
+    return 0;
+}
+
+/* Two good snapshots and the log behind the older one stay. What can't be removed now is removed after the
+ * next one. */
+static void tidy(struct taking *t, struct rf_disk *disk)
+{
+    const struct rf_header *h = t->map->header;
     struct rf_log_reader *reader;
     struct removal r = {
-        .map = map, .disk = disk, .pause_us = (uint32_t)(h->segment_bytes / REMOVED_PER_US)};
+        .map = t->map, .disk = disk, .pause_us = (uint32_t)(h->segment_bytes / REMOVED_PER_US)};
     r.pause_us = r.pause_us < PAUSES_US_MAX ? r.pause_us : PAUSES_US_MAX - 1;
-    if (rf_snapshot_list(disk, epochs, KEEP, &count, NULL) != RF_OK || count < KEEP) {
+    uint64_t second = second_good(t, disk);
+    if (second == 0) {
         return; /* if the only one were damaged, the whole log would be needed */
     }
-    r.below = epochs[KEEP - 1];
+    r.below = second;
     rf_disk_list(disk, RF_SNAPSHOT_PREFIX, remove_snapshot, &r, NULL);
     if (rf_log_reader_open(disk, h->segment_bytes, h->store_id, &reader, NULL) != RF_OK) {
         return;
     }
-    if (rf_log_first_needed(reader, epochs[KEEP - 1], &r.below, NULL) == RF_OK) {
+    if (rf_log_first_needed(reader, second, &r.below, NULL) == RF_OK) {
         rf_disk_list(disk, "log.", remove_segment, &r, NULL);
     }
     rf_log_reader_close(reader);
@@ -546,7 +573,7 @@ rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *log
         atomic_store(&h->snapshot_position, position);
         atomic_store(&h->snapshot_size, t.header.bytes);
         RF_POINT("snapshot.told");
-        tidy(map, rf_logger_disk(logger));
+        tidy(&t, rf_logger_disk(logger));
         rf_disk_sweep_left(rf_logger_disk(logger), RF_SNAPSHOT_PREFIX, is_over, map);
         rf_disk_sweep_left(rf_logger_disk(logger), "log.", is_over, map);
     }

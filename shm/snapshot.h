@@ -17,7 +17,8 @@
  * killed one leaves is a temporary file, or a published snapshot behind which older files were not removed
  * yet: the next one does.
  *
- * The two newest are kept, and the log from where the older one's replay begins.
+ * The two newest that are good are kept, and the log from where the older one's replay begins: one that is damaged, or
+ * somebody else's, does not count.
  */
 #ifndef RF_SNAPSHOT_H
 #define RF_SNAPSHOT_H
@@ -55,6 +56,10 @@ void rf_snapshot_name(uint64_t epoch, char name[RF_SNAPSHOT_NAME]);
  * store), RF_VERSION_MISMATCH, RF_IO_ERROR. */
 rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[16],
                             struct rf_snapshot_header *header, rf_detail *detail);
+/* The same for somebody who has time: calls rest after every megabyte. */
+rf_status rf_snapshot_check_slowly(int dir_fd, uint64_t epoch, const uint8_t store_id[16],
+                                   struct rf_snapshot_header *header, void (*rest)(void *context),
+                                   void *context, rf_detail *detail);
 /* Loads one that was checked. */
 rf_status rf_snapshot_load(int dir_fd, const struct rf_snapshot_header *header,
                            struct rf_replay *replay, rf_detail *detail);

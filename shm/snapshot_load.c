@@ -155,8 +155,9 @@ static rf_status refuse_format(struct stream *s, rf_detail *detail)
                      RF_LOG_FORMAT);
 }
 
-rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[16],
-                            struct rf_snapshot_header *h, rf_detail *detail)
+rf_status rf_snapshot_check_slowly(int dir_fd, uint64_t epoch, const uint8_t store_id[16],
+                                   struct rf_snapshot_header *h, void (*rest)(void *context),
+                                   void *context, rf_detail *detail)
 {
     struct stream s;
     char name[RF_SNAPSHOT_NAME], more;
@@ -178,6 +179,7 @@ rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[1
         if (status == RF_OK) {
             blake3_hasher_update(&hasher, s.window, s.len);
             s.at = s.len;
+            rest(context);
         }
     }
     if (status == RF_OK) {
@@ -191,6 +193,17 @@ rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[1
     }
     close_stream(&s);
     return status;
+}
+
+static void no_rest(void *context)
+{
+    (void)context;
+}
+
+rf_status rf_snapshot_check(int dir_fd, uint64_t epoch, const uint8_t store_id[16],
+                            struct rf_snapshot_header *h, rf_detail *detail)
+{
+    return rf_snapshot_check_slowly(dir_fd, epoch, store_id, h, no_rest, NULL, detail);
 }
 
 /* The next entry, whole in the window: both kinds begin with their length and their body's. */

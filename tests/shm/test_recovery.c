@@ -442,6 +442,44 @@ static void the_only_snapshot_damaged_leaves_the_whole_log(void)
     leave_all();
 }
 
+/* The older of the two good ones, and its log, stay until there are two newer good ones. */
+static void a_damaged_snapshot_does_not_count_as_one_that_is_kept(void)
+{
+    char names[4][RF_SNAPSHOT_NAME], foreign[RF_SNAPSHOT_NAME];
+    play_with_snapshots(2); /* N0, N1 */
+    TEST_ASSERT_EQUAL(2, snapshots(names));
+    damage(names[0], 5000);
+    lose_region(shop.directory);
+    rf_snapshot_name(UINT64_MAX - 5, foreign);
+    int fd = open(in_store(foreign), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    TEST_ASSERT_EQUAL(7, write(fd, "foreign", 7));
+    close(fd);
+    enter_all();
+    rf_history_play(&history, 3000);
+    RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail)); /* N2 */
+    rf_history_play(&history, 1000);
+    leave_all(); /* which gives leases back */
+    enter_all();
+    char *before = rf_history_picture(history.stores[0]);
+    leave_all();
+    TEST_ASSERT_EQUAL(4, snapshots(names)); /* foreign, N2, N1, N0 */
+    damage(names[1], 5000);
+    lose_region(shop.directory);
+    enter_all();
+    expect_same(before, rf_history_picture(history.stores[0]));
+    for (unsigned i = 0; i < 2; i++) {
+        rf_history_play(&history, 1000);
+        RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail));
+    }
+    leave_all();
+    TEST_ASSERT_EQUAL_MESSAGE(3, snapshots(names), "the foreign one and two");
+    lose_region(shop.directory);
+    damage(names[1], 5000);
+    enter_all();
+    expect_sound(history.stores[0]);
+    leave_all();
+}
+
 /* A log that ends before what a snapshot holds was not cut by a power cut. */
 static void a_log_that_lost_what_a_snapshot_holds_is_refused(void)
 {
@@ -1130,6 +1168,7 @@ int main(void)
     RUN_TEST(many_shards_at_once_are_recovered_whole);
     RUN_TEST(a_damaged_snapshot_costs_a_longer_replay);
     RUN_TEST(the_only_snapshot_damaged_leaves_the_whole_log);
+    RUN_TEST(a_damaged_snapshot_does_not_count_as_one_that_is_kept);
     RUN_TEST(a_log_that_lost_what_a_snapshot_holds_is_refused);
     RUN_TEST(a_damaged_byte_in_one_copy_of_the_store_file_costs_nothing);
     RUN_TEST(a_store_file_of_another_format_is_refused_and_left_alone);
