@@ -27,13 +27,20 @@ struct segment {
     uint32_t incarnation; /* index */
 };
 
+/* One whose header is damaged, or another store's. What it holds is not known. */
+struct bad_segment {
+    uint64_t number;
+    bool foreign;
+};
+
 struct rf_log_reader {
     struct rf_disk *disk;
     uint64_t data_bytes; /* of a segment */
     uint8_t store_id[16];
     struct incarnation *incarnations; /* ascending */
     struct segment *segments;         /* ascending */
-    size_t incarnation_count, segment_count, segment_room;
+    struct bad_segment *bad;          /* ascending */
+    size_t incarnation_count, segment_count, segment_room, bad_count;
     rf_status status; /* while listing */
     rf_detail *detail;
 
@@ -79,10 +86,6 @@ static rf_status add_segment(struct rf_log_reader *r, const struct rf_segment_he
 {
     struct incarnation *last =
         r->incarnation_count == 0 ? NULL : &r->incarnations[r->incarnation_count - 1];
-    if (memcmp(h->store_id, r->store_id, sizeof(h->store_id)) != 0) {
-        return rf_refuse(r->detail, RF_CORRUPT, 0, "log.%016" PRIx64 " belongs to another store",
-                         h->number);
-    }
     bool same = last != NULL && last->number == h->incarnation;
     bool sound = h->first_number <= h->number;
     if (same) {
@@ -127,14 +130,34 @@ static rf_status add_segment(struct rf_log_reader *r, const struct rf_segment_he
     return RF_OK;
 }
 
+static rf_status add_bad(struct rf_log_reader *r, uint64_t number, bool foreign)
+{
+    struct bad_segment *more = realloc(r->bad, (r->bad_count + 1) * sizeof(r->bad[0]));
+    if (more == NULL) {
+        return refuse_memory(r->detail);
+    }
+    r->bad = more;
+    r->bad[r->bad_count++] = (struct bad_segment){.number = number, .foreign = foreign};
+    return RF_OK;
+}
+
+/* A bad one is refused when it turns out to be needed. */
 static void take_segment(void *context, uint64_t number)
 {
     struct rf_log_reader *r = context;
     struct rf_segment_header header;
-    if (r->status == RF_OK) {
-        r->status = rf_segment_header_read(r->disk, number, &header, r->detail);
+    rf_detail found = {0};
+    if (r->status != RF_OK) {
+        return;
     }
-    if (r->status == RF_OK) {
+    r->status = rf_segment_header_read(r->disk, number, &header, &found);
+    if (r->status == RF_CORRUPT) {
+        r->status = add_bad(r, number, false);
+    } else if (r->status != RF_OK) {
+        rf_refuse(r->detail, r->status, found.os_error, "%s", found.where);
+    } else if (memcmp(header.store_id, r->store_id, sizeof(header.store_id)) != 0) {
+        r->status = add_bad(r, number, true);
+    } else {
         r->status = add_segment(r, &header);
     }
 }
@@ -168,13 +191,14 @@ void rf_log_reader_close(struct rf_log_reader *r)
 {
     free(r->incarnations);
     free(r->segments);
+    free(r->bad);
     free(r->window);
     free(r);
 }
 
 bool rf_log_reader_empty(const struct rf_log_reader *r)
 {
-    return r->segment_count == 0;
+    return r->segment_count == 0 && r->bad_count == 0;
 }
 
 /* Up to which epoch an incarnation counts. */
@@ -310,7 +334,7 @@ static rf_status judge(struct rf_log_reader *r, size_t in, uint64_t position,
     if (h->format != RF_LOG_FORMAT) {
         return judge_other(r, h, position, limit, verdict, detail);
     }
-    if (h->format != RF_LOG_FORMAT || h->header_bytes != sizeof(*h) || h->zero != 0 ||
+    if (h->header_bytes != sizeof(*h) || h->zero != 0 ||
         h->bytes % RF_LOG_BLOCK != 0 || h->bytes < RF_LOG_BLOCK || h->bytes > limit - position ||
         h->record_bytes > h->bytes - sizeof(*h) ||
         h->bytes - sizeof(*h) - h->record_bytes >= RF_LOG_BLOCK || h->durable >= h->epoch) {
@@ -503,6 +527,41 @@ rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool 
 
 /* --- seeking --- */
 
+/* A later incarnation says that the log ended before this segment: whatever is in it does not count. */
+static bool is_idle(const struct rf_log_reader *r, uint64_t number)
+{
+    for (size_t in = 0; in < r->incarnation_count; in++) {
+        const struct incarnation *i = &r->incarnations[in];
+        if (number < i->first && begin_of(r, number) >= i->after.position) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Refuses if there is a bad segment from `number` on that may hold something. */
+static rf_status refuse_bad(const struct rf_log_reader *r, uint64_t number, rf_detail *detail)
+{
+    for (size_t i = 0; i < r->bad_count; i++) {
+        const struct bad_segment *b = &r->bad[i];
+        struct rf_segment_header header;
+        if (b->number < number || is_idle(r, b->number)) {
+            continue;
+        }
+        if (b->foreign) {
+            return rf_refuse(detail, RF_CORRUPT, 0, "log.%016" PRIx64 " belongs to another store",
+                             b->number);
+        }
+        rf_status status = rf_segment_header_read(r->disk, b->number, &header, detail);
+        return status != RF_OK ? status
+                               : rf_refuse(detail, RF_CORRUPT, 0,
+                                           "the header of log.%016" PRIx64 " was damaged a "
+                                           "moment ago",
+                                           b->number);
+    }
+    return RF_OK;
+}
+
 #define SEEK_BYTES (64u << 10) /* a batch begins soon behind the start of a segment, as a rule */
 
 /* The first batch that begins in a segment and counts. */
@@ -589,18 +648,81 @@ static rf_status stand_before(struct rf_log_reader *r, uint64_t epoch, bool *fou
     return RF_OK;
 }
 
-rf_status rf_log_seek_or_end(struct rf_log_reader *r, uint64_t epoch, bool *end, rf_detail *detail)
+/* What is damaged or missing before an epoch is not needed by whoever reads from there on: the next good batch that is
+ * not behind it will do as well. That the log is the right one is for the caller to know, as it is with any batch at
+ * which reading begins. */
+static rf_status stand_further(struct rf_log_reader *r, uint64_t epoch, bool *found,
+                               rf_detail *detail)
+{
+    uint64_t limit = limit_of(r, r->in), counted = last_counted(r, r->in);
+    uint64_t last = epoch < counted ? epoch : counted;
+    *found = false;
+    for (uint64_t p = r->position; p < limit; p += RF_LOG_BLOCK) {
+        const uint8_t *at, *records;
+        struct rf_batch_header h;
+        enum verdict verdict;
+        rf_status status = look(r, p, RF_LOG_BLOCK, limit, &at, detail);
+        if (status != RF_OK) {
+            return status;
+        }
+        memcpy(&h, at, sizeof(h));
+        if (!looks_right(r, &h, r->in, p) || h.epoch < r->epoch) {
+            continue;
+        }
+        status = judge(r, r->in, p, &h, &records, &verdict, detail);
+        if (status != RF_OK) {
+            return status;
+        }
+        if (verdict == BATCH_GOOD) {
+            *found = h.epoch <= last;
+            if (*found) {
+                stand_at(r, r->in, h.epoch, p, h.previous);
+            }
+            return RF_OK; /* what comes later is later */
+        }
+    }
+    return RF_OK;
+}
+
+/* From where it stands. exists: the caller knows that the epoch was written. */
+static rf_status walk_to(struct rf_log_reader *r, uint64_t epoch, bool exists, bool *end,
+                         rf_detail *detail)
+{
+    rf_status status = RF_OK;
+    while (status == RF_OK && !*end && r->epoch < epoch) {
+        struct rf_log_batch batch;
+        status = rf_log_next(r, &batch, end, detail);
+        if (status == RF_CORRUPT || (exists && status == RF_OK && *end)) {
+            bool found;
+            rf_detail ignored = {0};
+            rf_status further = stand_further(r, epoch, &found, &ignored);
+            if (further == RF_OK && found) {
+                status = RF_OK;
+                *end = false;
+            }
+        }
+    }
+    return status;
+}
+
+static rf_status seek(struct rf_log_reader *r, uint64_t epoch, bool exists, bool *end,
+                      rf_detail *detail)
 {
     bool found;
     *end = false;
     rf_status status = stand_before(r, epoch, &found, detail);
     if (status == RF_OK && !found) {
-        status = rf_refuse(detail, RF_NOT_FOUND, 0, "the log does not reach back to epoch %" PRIu64,
-                           epoch);
+        status = refuse_bad(r, 0, detail); /* it may be there */
+        return status != RF_OK
+                   ? status
+                   : rf_refuse(detail, RF_NOT_FOUND, 0,
+                               "the log does not reach back to epoch %" PRIu64, epoch);
     }
-    while (status == RF_OK && !*end && r->epoch < epoch) {
-        struct rf_log_batch batch;
-        status = rf_log_next(r, &batch, end, detail);
+    if (status == RF_OK) {
+        status = walk_to(r, epoch, exists, end, detail);
+    }
+    if (status == RF_OK) {
+        status = refuse_bad(r, r->position / r->data_bytes, detail);
     }
     if (status == RF_OK && !*end) {
         r->fresh = true;
@@ -609,10 +731,15 @@ rf_status rf_log_seek_or_end(struct rf_log_reader *r, uint64_t epoch, bool *end,
     return status;
 }
 
+rf_status rf_log_seek_or_end(struct rf_log_reader *r, uint64_t epoch, bool *end, rf_detail *detail)
+{
+    return seek(r, epoch, false, end, detail);
+}
+
 rf_status rf_log_seek(struct rf_log_reader *r, uint64_t epoch, rf_detail *detail)
 {
     bool end;
-    rf_status status = rf_log_seek_or_end(r, epoch, &end, detail);
+    rf_status status = seek(r, epoch, true, &end, detail);
     if (status == RF_OK && end) {
         return refuse_at(r, r->position, r->epoch,
                          "the log ends here, before what a snapshot says was written", detail);
@@ -628,7 +755,7 @@ rf_status rf_log_first_needed(struct rf_log_reader *r, uint64_t epoch, uint64_t 
     struct rf_batch_header h;
     rf_status status = find_before(r, epoch, &index, &h, &found, detail);
     *number = status == RF_OK && found ? r->segments[index].number : 0;
-    return status;
+    return status == RF_OK ? refuse_bad(r, *number, detail) : status;
 }
 
 struct rf_log_shape rf_log_reader_shape(const struct rf_log_reader *r)
@@ -639,6 +766,8 @@ struct rf_log_shape rf_log_reader_shape(const struct rf_log_reader *r)
         shape.last_incarnation = last->number;
         shape.last_after = last->after.epoch;
         shape.next_segment = r->segments[r->segment_count - 1].number + 1;
+        uint64_t bad = r->bad_count == 0 ? 0 : r->bad[r->bad_count - 1].number + 1;
+        shape.next_segment = bad > shape.next_segment ? bad : shape.next_segment;
     }
     return shape;
 }

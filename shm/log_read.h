@@ -35,8 +35,9 @@ struct rf_log_batch {
 
 struct rf_log_reader;
 
-/* Lists the segments and checks their headers. RF_CORRUPT also for a segment of another store, and
- * for incarnations that contradict each other. disk stays the caller's. */
+/* Lists the segments and looks at their headers. RF_CORRUPT for incarnations that contradict each other; a segment whose
+ * header is damaged, or of another store, is refused only by whoever seeks a place from which on it may be needed.
+ * disk stays the caller's. */
 rf_status rf_log_reader_open(struct rf_disk *disk, uint64_t segment_bytes,
                              const uint8_t store_id[16], struct rf_log_reader **out,
                              rf_detail *detail);
@@ -46,7 +47,8 @@ void rf_log_reader_close(struct rf_log_reader *reader);
 bool rf_log_reader_empty(const struct rf_log_reader *reader);
 
 /* The next batch is the one of this epoch. RF_NOT_FOUND: the log does not reach back so far. RF_CORRUPT
- * also if it ends before: for whoever knows from elsewhere that it must not. */
+ * also if it ends before: for whoever knows from elsewhere that it must not. What is damaged before that batch is passed
+ * over, as long as there is a good one between (or itself) at which reading can begin. */
 rf_status rf_log_seek(struct rf_log_reader *reader, uint64_t epoch, rf_detail *detail);
 /* The same for an epoch that somebody made up; *end: the log ends before, and there is nothing to read. */
 rf_status rf_log_seek_or_end(struct rf_log_reader *reader, uint64_t epoch, bool *end,

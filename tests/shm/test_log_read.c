@@ -413,6 +413,71 @@ static void missing_segments_are_refused_but_for_the_last(void)
     expect_all(1, 14);
 }
 
+/* Whoever reads from an epoch on needs that batch and what comes behind it, and nothing before. */
+static void damage_before_the_epoch_that_is_wanted_is_passed_over(void)
+{
+    char name[64];
+    off_t offset;
+    rf_scribe_open(&book, 64 * RF_LOG_BLOCK);
+    rf_scribe_incarnation(&book, 0, NULL);
+    write_batches(12, 5); /* all in one segment */
+    for (uint64_t damaged = 1; damaged <= 10; damaged++) {
+        rf_scribe_locate(&book, book.batches[damaged].position, name, &offset);
+        rf_scribe_flip(name, offset + 200, 1);
+        for (uint64_t from = 1; from <= 12; from++) {
+            struct reading r = read_from(from);
+            if (from <= damaged) {
+                TEST_ASSERT_TRUE(r.status == RF_CORRUPT ||
+                                 (from == damaged && from == 1 && r.status == RF_NOT_FOUND));
+            } else {
+                RF_EXPECT(RF_OK, r.status);
+                TEST_ASSERT_EQUAL_UINT64(12, r.last);
+            }
+        }
+        rf_scribe_flip(name, offset + 200, 1);
+    }
+    /* two in a row, and the second half of a segment that is the first of an incarnation */
+    rf_scribe_incarnation(&book, 1, NULL);
+    write_batches(6, 5);
+    for (uint64_t damaged = 13; damaged <= 14; damaged++) {
+        rf_scribe_locate(&book, book.batches[damaged].position, name, &offset);
+        rf_scribe_flip(name, offset + 200, 1);
+    }
+    RF_EXPECT(RF_CORRUPT, read_from(14).status);
+    expect_all(15, 18);
+    expect_all(16, 18);
+}
+
+static void a_damaged_header_of_a_segment_that_is_not_needed_is_passed_over(void)
+{
+    char name[64];
+    off_t offset;
+    rf_scribe_open(&book, SEGMENT);
+    rf_scribe_incarnation(&book, 0, NULL);
+    write_batches(9, 5); /* three in each of the segments 0, 1, 2 */
+    struct rf_log_end cut = book.end;
+    write_batches(3, 5); /* 3: does not count */
+    rf_scribe_incarnation(&book, 1, &cut);
+    write_batches(3, 5); /* 4 */
+    for (uint64_t segment = 0; segment <= 4; segment++) {
+        rf_scribe_locate(&book, segment * (SEGMENT - RF_LOG_BLOCK), name, &offset);
+        rf_scribe_flip(name, 40, 1);
+        for (uint64_t from = 1; from <= 12; from++) {
+            uint64_t begins = book.batches[from].position / (SEGMENT - RF_LOG_BLOCK);
+            struct reading r = read_from(from);
+            bool needed = segment != 3 && segment >= begins;
+            TEST_ASSERT_EQUAL_MESSAGE(needed ? RF_CORRUPT : RF_OK, r.status,
+                                      rf_shop_sentence(r.status, &detail));
+            if (needed) {
+                rf_shop_expect_words(r.status, &detail, strrchr(name, '/') + 1);
+            }
+            TEST_ASSERT_EQUAL_UINT64(needed ? 0 : 12, r.last);
+        }
+        rf_scribe_flip(name, 40, 1);
+    }
+    expect_all(1, 12);
+}
+
 /* --- what does not belong there --- */
 
 static void stale_and_foreign_batches_are_not_read(void)
@@ -601,6 +666,8 @@ int main(void)
     RUN_TEST(a_hole_that_was_vouched_for_is_refused);
     RUN_TEST(a_tail_that_a_segment_vouches_for_is_refused);
     RUN_TEST(missing_segments_are_refused_but_for_the_last);
+    RUN_TEST(damage_before_the_epoch_that_is_wanted_is_passed_over);
+    RUN_TEST(a_damaged_header_of_a_segment_that_is_not_needed_is_passed_over);
     RUN_TEST(stale_and_foreign_batches_are_not_read);
     RUN_TEST(a_batch_moved_elsewhere_is_not_read);
     RUN_TEST(segments_of_another_store_or_history_are_refused);
