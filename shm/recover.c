@@ -1,5 +1,7 @@
+#define _GNU_SOURCE /* sync_file_range */
 #include "recover.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,6 +144,24 @@ static rf_status recover_with(struct rf_map *map, struct rf_disk *disk, int dir_
                             detail);
 }
 
+/* After a write that failed, and not by O_DIRECT, the kernel keeps pages that look written: reads find what the disk
+ * does not have, and a later fsync of them says that all is well. So what is cached goes before anything is believed;
+ * what still can be written is written before. */
+static void forget_cached(void *context, uint64_t number)
+{
+    const int *dir_fd = context;
+    char name[32];
+    snprintf(name, sizeof(name), "log.%016" PRIx64, number);
+    int fd = openat(*dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0) {
+        sync_file_range(fd, 0, 0,
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                            SYNC_FILE_RANGE_WAIT_AFTER);
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+}
+
 rf_status rf_recover_state(struct rf_map *map, struct rf_disk *disk, int dir_fd, bool has_log,
                            uint64_t until, enum rf_leases leases, struct rf_recovered *out,
                            struct rf_replay **replay, rf_detail *detail)
@@ -150,7 +170,11 @@ rf_status rf_recover_state(struct rf_map *map, struct rf_disk *disk, int dir_fd,
     struct rf_log_reader *reader;
     *out = (struct rf_recovered){0};
     *replay = NULL;
-    rf_status status = rf_log_reader_open(disk, h->segment_bytes, h->store_id, &reader, detail);
+    rf_status status = rf_disk_list(disk, "log.", forget_cached, &dir_fd, detail);
+    RF_POINT("recover.forgotten");
+    if (status == RF_OK) {
+        status = rf_log_reader_open(disk, h->segment_bytes, h->store_id, &reader, detail);
+    }
     if (status != RF_OK) {
         return status;
     }

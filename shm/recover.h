@@ -33,7 +33,8 @@
  * A COLD OPEN holds the lock alone, and in this order
  *
  *   1 builds a region that nobody can see, by the options of the store file
- *   2 loads the newest snapshot that is good, if there is one, and replays the log behind it
+ *   2 forgets what is cached of the log; loads the newest snapshot that is good, if there is one, and replays the log
+ *     behind it
  *   3 voids all leases; fences, cursors and attempts stay
  *   4 syncs the segments that were read: what was found must not be lost any more
  *   5 raises the incarnation in both copies of the store file; the fence floor is never below

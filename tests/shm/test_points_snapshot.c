@@ -7,12 +7,14 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -366,6 +368,81 @@ static void the_first_open_of_a_store_may_be_killed_at_every_point(void)
     kill_cold_opens(true);
 }
 
+/* --- what is cached --- */
+
+static unsigned cached_pages, cached_at_point;
+
+/* Of all segments. */
+static unsigned count_cached(void)
+{
+    unsigned pages = 0;
+    DIR *listing = opendir(shop.directory);
+    for (struct dirent *e; (e = readdir(listing)) != NULL;) {
+        char path[384];
+        unsigned char resident[64];
+        snprintf(path, sizeof(path), "%s/%s", shop.directory, e->d_name);
+        int fd = strncmp(e->d_name, "log.", 4) == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        if (fd < 0) {
+            continue;
+        }
+        void *at = mmap(NULL, 65536, PROT_READ, MAP_SHARED, fd, 0);
+        TEST_ASSERT_TRUE(at != MAP_FAILED);
+        TEST_ASSERT_EQUAL(0, mincore(at, 65536, resident));
+        for (unsigned i = 0; i < 65536u / (unsigned)sysconf(_SC_PAGESIZE); i++) {
+            pages += resident[i] & 1;
+        }
+        munmap(at, 65536);
+        close(fd);
+    }
+    closedir(listing);
+    return pages;
+}
+
+static void on_forgotten(const char *name)
+{
+    if (strcmp(name, "recover.forgotten") == 0) {
+        cached_at_point = count_cached();
+    }
+}
+
+/* Pages of a write that failed look as if they had been written. */
+static void a_cold_open_believes_no_cached_page_of_the_log(void)
+{
+    struct statfs fs;
+    static uint8_t bytes[65536];
+    TEST_ASSERT_EQUAL(0, rmdir(shop.directory));
+    snprintf(shop.directory, sizeof(shop.directory), "/tmp/ringfence-test-XXXXXX");
+    TEST_ASSERT_NOT_NULL(mkdtemp(shop.directory));
+    TEST_ASSERT_EQUAL(0, statfs(shop.directory, &fs));
+    if (fs.f_type == TMPFS_MAGIC) {
+        TEST_IGNORE_MESSAGE("/tmp has no disk");
+    }
+    rf_history_begin(&history, &shop, 7);
+    enter_all();
+    rf_history_play(&history, 300);
+    leave_all();
+    DIR *listing = opendir(shop.directory);
+    for (struct dirent *e; (e = readdir(listing)) != NULL;) {
+        char path[384];
+        snprintf(path, sizeof(path), "%s/%s", shop.directory, e->d_name);
+        int fd = strncmp(e->d_name, "log.", 4) == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        TEST_ASSERT_TRUE(fd < 0 || read(fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes));
+        close(fd);
+    }
+    closedir(listing);
+    cached_pages = count_cached();
+    TEST_ASSERT_TRUE(cached_pages > 8);
+    lose_region(shop.directory);
+    cached_at_point = UINT32_MAX;
+    rf_point_on_hit = on_forgotten;
+    rf_options o = durable();
+    rf_store *store = rf_shop_enter(&shop, &o);
+    rf_point_on_hit = NULL;
+    printf("  %u pages were cached, %u were left\n", cached_pages, cached_at_point);
+    TEST_ASSERT_EQUAL_UINT32(0, cached_at_point);
+    rf_close(store);
+}
+
 /* --- stops --- */
 
 static rf_tenant tenant;
@@ -584,6 +661,7 @@ int main(void)
     RUN_TEST(a_snapshotter_may_be_killed_at_every_point);
     RUN_TEST(a_cold_open_may_be_killed_at_every_point);
     RUN_TEST(the_first_open_of_a_store_may_be_killed_at_every_point);
+    RUN_TEST(a_cold_open_believes_no_cached_page_of_the_log);
     RUN_TEST(whoever_is_stopped_inside_an_operation_holds_back_what_it_must);
     return UNITY_END();
 }
