@@ -39,14 +39,23 @@
  * and its end; with the log from epoch `epoch` on it is the whole state. A block with the header, its rest
  * zeros, then entries: runs, each followed by its shards. If a run is purged while its shards are copied, an
  * entry of a shard without a body, position UINT32_MAX, ends them: forget the run, the log knows.
- * The hash is over the entries, then the header with the hash itself taken as zeros.
+ * The hash is over the entries, then the header with the hash itself taken as zeros. `complete_hash` is that of the
+ * batch of epoch `complete`: the hash chain makes it stand for the whole log before, so a snapshot of a copy of the
+ * store that went its own way is not taken for one of this log.
+ *
+ * IN EVERY FORMAT a file begins with magic, format and, in the log and in snapshots, the header's length; the header ends
+ * with its hash, made as it is made here; and a batch's header is the same up to record_bytes. So damage is told apart
+ * from a format that is not known, and no byte is believed before a hash is right.
  */
 #ifndef RF_LOG_FORMAT_H
 #define RF_LOG_FORMAT_H
 
 #include <stdint.h>
 
-#define RF_LOG_FORMAT     1u
+/* Of segments and batches, and of snapshots; formats.h knows them all. */
+#define RF_LOG_FORMAT      1u
+#define RF_SNAPSHOT_FORMAT 2u
+
 #define RF_LOG_BLOCK      4096u
 #define RF_LOG_HASH       32u
 #define RF_SEGMENT_MAGIC  0x3167657366676e72ull /* "rngfseg1" */
@@ -146,8 +155,9 @@ struct rf_snapshot_header {
     uint32_t header_bytes;
     uint8_t store_id[16];
     uint64_t incarnation;
-    uint64_t epoch;    /* replay begins with this one */
-    uint64_t complete; /* every epoch up to this one was durable when it was published */
+    uint64_t epoch; /* replay begins with this one */
+    uint64_t
+        complete; /* every epoch up to this one was durable when it was published, and no later one is in it */
     uint64_t next_uid; /* a run with this uid or a later one was made after the snapshot began */
     uint64_t floor;
     uint64_t time;
@@ -155,6 +165,7 @@ struct rf_snapshot_header {
     uint64_t shards;
     uint64_t bytes; /* of the file */
     uint64_t zero;
+    uint8_t complete_hash[RF_LOG_HASH];
     uint8_t hash[RF_LOG_HASH];
 };
 
@@ -183,7 +194,7 @@ struct rf_snapshot_shard {
 
 _Static_assert(sizeof(struct rf_log_end) == 48 && sizeof(struct rf_segment_header) == 152 &&
                    sizeof(struct rf_batch_header) == 160 && sizeof(struct rf_log_record) == 32 &&
-                   sizeof(struct rf_snapshot_header) == 144 &&
+                   sizeof(struct rf_snapshot_header) == 176 &&
                    sizeof(struct rf_snapshot_run) == 48 && sizeof(struct rf_snapshot_shard) == 48,
                "as on disk");
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,9 +72,26 @@ static rf_status choose_snapshot(struct rf_disk *disk, int dir_fd, const uint8_t
     return status;
 }
 
-static rf_status replay_log(struct rf_log_reader *reader, uint64_t from, uint64_t until,
-                            struct rf_replay *replay, struct rf_recovered *out, rf_detail *detail)
+rf_status rf_recover_is_followed(const struct rf_snapshot_header *snapshot,
+                                 const struct rf_batch_header *batch, rf_detail *detail)
 {
+    if (batch->epoch != snapshot->complete ||
+        memcmp(batch->hash, snapshot->complete_hash, sizeof(batch->hash)) == 0) {
+        return RF_OK;
+    }
+    char name[RF_SNAPSHOT_NAME];
+    rf_snapshot_name(snapshot->epoch, name);
+    return rf_refuse(detail, RF_CORRUPT, 0,
+                     "%s does not belong to this log, of which epoch %" PRIu64
+                     " is another: it is of a copy that went its own way; take it away",
+                     name, batch->epoch);
+}
+
+static rf_status replay_log(struct rf_log_reader *reader, const struct rf_snapshot_header *snapshot,
+                            uint64_t until, struct rf_replay *replay, struct rf_recovered *out,
+                            rf_detail *detail)
+{
+    uint64_t from = snapshot->epoch == 0 ? 1 : snapshot->epoch;
     rf_status status = rf_log_seek(reader, from, detail);
     if (status == RF_NOT_FOUND) {
         return rf_refuse(detail, RF_CORRUPT, 0,
@@ -92,7 +110,11 @@ static rf_status replay_log(struct rf_log_reader *reader, uint64_t from, uint64_
             out->replayed_position = batch.header.position;
             first = false;
         }
-        status = rf_replay_batch(replay, &batch, detail);
+        status =
+            snapshot->epoch == 0 ? RF_OK : rf_recover_is_followed(snapshot, &batch.header, detail);
+        if (status == RF_OK) {
+            status = rf_replay_batch(replay, &batch, detail);
+        }
         if (batch.header.epoch == until) {
             break;
         }
@@ -126,8 +148,7 @@ static rf_status recover_with(struct rf_map *map, struct rf_disk *disk, int dir_
         RF_POINT("recover.loaded");
     }
     if (status == RF_OK) {
-        status = replay_log(reader, snapshot.epoch == 0 ? 1 : snapshot.epoch, until, replay, out,
-                            detail);
+        status = replay_log(reader, &snapshot, until, replay, out, detail);
     }
     if (status != RF_OK) {
         return status;

@@ -119,6 +119,11 @@ rf_status rf_recover_state(struct rf_map *map, struct rf_disk *disk, int dir_fd,
                            uint64_t until, enum rf_leases leases, struct rf_recovered *out,
                            struct rf_replay **replay, rf_detail *detail);
 
+/* RF_CORRUPT if the batch is the one that the snapshot names (its epoch `complete`), and another: the snapshot is of
+ * another history of the same store. */
+rf_status rf_recover_is_followed(const struct rf_snapshot_header *snapshot,
+                                 const struct rf_batch_header *batch, rf_detail *detail);
+
 /* Steps 4 to 6, for a new store too. Fills in the header's incarnation, floor, time and log; `store`
  * is what will be in the store file, with the incarnation that the last one had, or none (fresh). */
 rf_status rf_recover_start(struct rf_header *header, struct rf_disk *disk,

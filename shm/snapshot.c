@@ -12,6 +12,7 @@
 #include "directory.h"
 #include "futex.h"
 #include "lock.h"
+#include "log_entry.h"
 #include "point.h"
 #include "reap.h"
 #include "record.h"
@@ -407,6 +408,16 @@ static rf_status publish(struct taking *t, rf_detail *detail)
     return status;
 }
 
+/* The last batch that is durable; its entry is there at least until the next one is. */
+static void name_complete(struct taking *t)
+{
+    struct rf_log_end end;
+    do {
+        t->header.complete = LOAD(t->map->header->durable);
+    } while (!rf_entry_end(t->map, t->header.complete, &end));
+    memcpy(t->header.complete_hash, end.hash, sizeof(end.hash));
+}
+
 static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, rf_detail *detail)
 {
     static const uint8_t block[RF_LOG_BLOCK];
@@ -429,6 +440,7 @@ static rf_status write_snapshot(struct taking *t, struct rf_logger *logger, rf_d
         status = rf_log_wait(logger, t->header.complete, detail);
     }
     if (status == RF_OK) {
+        name_complete(t);
         RF_POINT("snapshot.durable");
         status = taker_of(t->map) == t->taker
                      ? publish(t, detail)
@@ -551,7 +563,7 @@ rf_status rf_snapshot_take_entered(struct rf_actor *actor, struct rf_logger *log
     }
     blake3_hasher_init_derive_key(&t.hasher, RF_SNAPSHOT_CONTEXT);
     t.header = (struct rf_snapshot_header){.magic = RF_SNAPSHOT_MAGIC,
-                                           .format = RF_LOG_FORMAT,
+                                           .format = RF_SNAPSHOT_FORMAT,
                                            .header_bytes = sizeof(t.header),
                                            .incarnation = h->incarnation};
     memcpy(t.header.store_id, h->store_id, sizeof(h->store_id));

@@ -94,8 +94,8 @@ static rf_status read_header(struct stream *s, uint64_t epoch, const uint8_t sto
     if (h->magic != RF_SNAPSHOT_MAGIC) {
         return refuse(s, detail, "is not a snapshot");
     }
-    if (h->format != RF_LOG_FORMAT || h->header_bytes != sizeof(*h) || h->bytes < RF_LOG_BLOCK ||
-        h->zero != 0) {
+    if (h->format != RF_SNAPSHOT_FORMAT || h->header_bytes != sizeof(*h) ||
+        h->bytes < RF_LOG_BLOCK || h->zero != 0) {
         return refuse(s, detail, "has a damaged header");
     }
     for (size_t i = sizeof(*h); i < RF_LOG_BLOCK; i++) {
@@ -142,7 +142,7 @@ static rf_status refuse_format(struct stream *s, rf_detail *detail)
     }
     memcpy(block, s->window, sizeof(block));
     memcpy(&h, block, sizeof(h));
-    if (h.magic != RF_SNAPSHOT_MAGIC || h.format == RF_LOG_FORMAT ||
+    if (h.magic != RF_SNAPSHOT_MAGIC || h.format == RF_SNAPSHOT_FORMAT ||
         h.header_bytes < 16 + RF_LOG_HASH || h.header_bytes > RF_LOG_BLOCK) {
         return RF_OK;
     }

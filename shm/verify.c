@@ -431,7 +431,8 @@ static rf_status replay_beside(struct rf_handle *h, uint64_t until, struct rf_ma
 #define SNAPSHOTS 16u
 
 /* Every batch from an epoch on. */
-static rf_status walk(struct rf_handle *h, uint64_t from, uint64_t until, rf_detail *detail)
+static rf_status walk(struct rf_handle *h, uint64_t from, uint64_t until,
+                      const struct rf_snapshot_header *snapshots, unsigned count, rf_detail *detail)
 {
     const struct rf_header *head = h->map->header;
     struct rf_log_reader *reader;
@@ -445,6 +446,9 @@ static rf_status walk(struct rf_handle *h, uint64_t from, uint64_t until, rf_det
     status = rf_log_seek(reader, from, detail);
     while (status == RF_OK && !end && batch.header.epoch < until) {
         status = rf_log_next(reader, &batch, &end, detail);
+        for (unsigned i = 0; status == RF_OK && !end && i < count; i++) {
+            status = rf_recover_is_followed(&snapshots[i], &batch.header, detail);
+        }
     }
     if (status == RF_OK && end) {
         status = rf_refuse(detail, RF_CORRUPT, 0,
@@ -461,14 +465,16 @@ static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparis
 {
     const struct rf_map *map = h->map;
     uint64_t epochs[SNAPSHOTS + 1];
-    unsigned count;
+    unsigned count, good = 0;
+    struct rf_snapshot_header headers[SNAPSHOTS];
     rf_detail found, last = {0};
     rf_status status =
         rf_snapshot_list(rf_logger_disk(h->actor.logger), epochs, SNAPSHOTS, &count, detail);
     for (unsigned i = 0; status == RF_OK && i < count; i++) {
-        struct rf_snapshot_header header;
         found = (rf_detail){0};
-        status = rf_snapshot_check(map->dir_fd, epochs[i], map->header->store_id, &header, &found);
+        status = rf_snapshot_check(map->dir_fd, epochs[i], map->header->store_id, &headers[good],
+                                   &found);
+        good += status == RF_OK;
         if (status != RF_OK && status != RF_RESOURCE_EXHAUSTED) {
             differ(c, "%s", found.where);
             status = RF_OK;
@@ -484,7 +490,7 @@ static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparis
             continue; /* of somebody else's: told above */
         }
         found = (rf_detail){0};
-        status = walk(h, epochs[i], until, &found);
+        status = walk(h, epochs[i], until, headers, good, &found);
         whole = status == RF_OK;
         if (status == RF_RESOURCE_EXHAUSTED) {
             break;
