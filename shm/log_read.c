@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <blake3.h>
 
+#include "formats.h"
 #include "lane.h"
 #include "region.h"
 
@@ -153,6 +155,9 @@ static void take_segment(void *context, uint64_t number)
     r->status = rf_segment_header_read(r->disk, number, &header, &found);
     if (r->status == RF_CORRUPT) {
         r->status = add_bad(r, number, false);
+    } else if (r->status == RF_VERSION_MISMATCH) {
+        rf_refuse(r->detail, r->status, 0,
+                  "%.120s: use the ringfence that wrote it, or a later one", found.where);
     } else if (r->status != RF_OK) {
         rf_refuse(r->detail, r->status, found.os_error, "%s", found.where);
     } else if (memcmp(header.store_id, r->store_id, sizeof(header.store_id)) != 0) {
@@ -334,8 +339,8 @@ static rf_status judge(struct rf_log_reader *r, size_t in, uint64_t position,
     if (h->format != RF_LOG_FORMAT) {
         return judge_other(r, h, position, limit, verdict, detail);
     }
-    if (h->header_bytes != sizeof(*h) || h->zero != 0 ||
-        h->bytes % RF_LOG_BLOCK != 0 || h->bytes < RF_LOG_BLOCK || h->bytes > limit - position ||
+    if (h->header_bytes != sizeof(*h) || h->zero != 0 || h->bytes % RF_LOG_BLOCK != 0 ||
+        h->bytes < RF_LOG_BLOCK || h->bytes > limit - position ||
         h->record_bytes > h->bytes - sizeof(*h) ||
         h->bytes - sizeof(*h) - h->record_bytes >= RF_LOG_BLOCK || h->durable >= h->epoch) {
         return RF_OK;
@@ -492,10 +497,9 @@ rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool 
     }
     const struct rf_batch_header *h = &batch->header;
     if (verdict == BATCH_OTHER) {
-        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                         "log.%016" PRIx64 " has a batch of log format %" PRIu32
-                         ", this library reads %" PRIu32,
-                         r->position / r->data_bytes, h->format, RF_LOG_FORMAT);
+        char file[32];
+        snprintf(file, sizeof(file), "log.%016" PRIx64, r->position / r->data_bytes);
+        return rf_refuse_format(RF_FORMAT_LOG, h->format, file, detail);
     }
     if (verdict == BATCH_GOOD) {
         /* It is what somebody wrote; if it is not what follows, no torn write explains it. */
@@ -713,10 +717,9 @@ static rf_status seek(struct rf_log_reader *r, uint64_t epoch, bool exists, bool
     rf_status status = stand_before(r, epoch, &found, detail);
     if (status == RF_OK && !found) {
         status = refuse_bad(r, 0, detail); /* it may be there */
-        return status != RF_OK
-                   ? status
-                   : rf_refuse(detail, RF_NOT_FOUND, 0,
-                               "the log does not reach back to epoch %" PRIu64, epoch);
+        return status != RF_OK ? status
+                               : rf_refuse(detail, RF_NOT_FOUND, 0,
+                                           "the log does not reach back to epoch %" PRIu64, epoch);
     }
     if (status == RF_OK) {
         status = walk_to(r, epoch, exists, end, detail);

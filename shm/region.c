@@ -899,10 +899,12 @@ static rf_status check_header(struct site *site, const struct rf_header *h, uint
     if (h->layout_hash != rf_layout_hash() || atomic_load(&h->version) != RF_REGION_VERSION) {
         *found = RF_CASE_REGION_FOREIGN;
         return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                         "the region has layout %016" PRIx64 " version %" PRIu32
-                         ", this library %016" PRIx64 " version %u",
-                         h->layout_hash, atomic_load(&h->version), rf_layout_hash(),
-                         RF_REGION_VERSION);
+                         "%.48s has layout %016" PRIx64 " version %" PRIu32
+                         ", this library %016" PRIx64
+                         " version %u: end its processes with the ringfence that made it, then "
+                         "remove it",
+                         site->region_path, h->layout_hash, atomic_load(&h->version),
+                         rf_layout_hash(), RF_REGION_VERSION);
     }
     if (h->region_bytes > file_bytes || h->fixed_bytes > file_bytes) {
         return rf_refuse(detail, RF_CORRUPT, 0, "%.110s is shorter than it says",

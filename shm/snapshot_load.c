@@ -8,6 +8,7 @@
 
 #include <blake3.h>
 
+#include "formats.h"
 #include "snapshot.h"
 
 #define WINDOW_BYTES (1u << 20) /* holds any entry */
@@ -150,9 +151,7 @@ static rf_status refuse_format(struct stream *s, rf_detail *detail)
     if (!is_whole(s, block, h.header_bytes)) {
         return RF_OK;
     }
-    return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                     "%s has format %" PRIu32 ", this library reads %" PRIu32, s->name, h.format,
-                     RF_LOG_FORMAT);
+    return rf_refuse_format(RF_FORMAT_SNAPSHOT, h.format, s->name, detail);
 }
 
 rf_status rf_snapshot_check_slowly(int dir_fd, uint64_t epoch, const uint8_t store_id[16],

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <blake3.h>
 
+#include "formats.h"
 #include "point.h"
 #include "region.h"
 
@@ -46,9 +47,9 @@ static rf_status judge(const uint8_t *bytes, size_t len, const char *directory, 
     }
     if (out->format != RF_STORE_FORMAT) {
         *found = RF_STORE_OTHER;
-        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                         "%.100s/%s has format %" PRIu32 ", this library reads %u", directory, name,
-                         out->format, RF_STORE_FORMAT);
+        char file[112];
+        snprintf(file, sizeof(file), "%.90s/%s", directory, name);
+        return rf_refuse_format(RF_FORMAT_STORE, out->format, file, detail);
     }
     *found = len == sizeof(*out) ? RF_STORE_GOOD : RF_STORE_DAMAGED;
     return RF_OK;

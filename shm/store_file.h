@@ -11,7 +11,7 @@
  *   good      damaged or missing, or the other way round: the good one
  *   damaged   not good   damaged: refused, the incarnation is not known
  *   missing   missing    there is no store
- *   another format in either of them, its hash right: refused, with both numbers. Nothing else is done to it: a
+ *   another format in either of them, its hash right: refused (formats.h). Nothing else is done to it: a
  *     newer library may have been at it
  *
  * Whatever the format, a file begins with magic and format and ends with the hash of all before it. So damage is

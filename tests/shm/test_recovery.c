@@ -12,6 +12,7 @@
 #include <blake3.h>
 
 #include "directory.h"
+#include "formats.h"
 #include "fsck.h"
 #include "handle.h"
 #include "hands.h"
@@ -575,7 +576,9 @@ static void a_store_file_of_another_format_is_refused_and_left_alone(void)
         write_store_format(names[i % 2], i < 2 ? RF_STORE_FORMAT + 1 : RF_STORE_FORMAT - 1);
         fetch(names[i % 2], &before, sizeof(before));
         RF_EXPECT(RF_VERSION_MISMATCH, open_with(true, false));
-        rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "store|format");
+        rf_shop_expect_words(RF_VERSION_MISMATCH, &detail,
+                             i < 2 ? "store format 2, ringfence 0.1.0 reads 1|later one"
+                                   : "never released");
         fetch(names[i % 2], &now, sizeof(now));
         TEST_ASSERT_EQUAL_MEMORY(&before, &now, sizeof(now));
         write_store_format(names[i % 2], RF_STORE_FORMAT);
@@ -592,6 +595,8 @@ static void a_snapshot_of_another_format_is_refused(void)
     play_with_snapshots(3);
     lose_region(shop.directory);
     snapshots(names);
+    TEST_ASSERT_EQUAL_STRING("0.1.0", rf_format_since(RF_FORMAT_SNAPSHOT, RF_SNAPSHOT_FORMAT));
+    TEST_ASSERT_NULL(rf_format_since(RF_FORMAT_SNAPSHOT, 1));
     TEST_ASSERT_EQUAL(0, stat(in_store(names[0]), &st));
     TEST_ASSERT_TRUE((size_t)st.st_size < sizeof(bytes));
     fetch(names[0], bytes, (size_t)st.st_size);
@@ -606,7 +611,8 @@ static void a_snapshot_of_another_format_is_refused(void)
     blake3_hasher_finalize(&hasher, other.hash, sizeof(other.hash));
     overwrite(names[0], &other, sizeof(other));
     RF_EXPECT(RF_VERSION_MISMATCH, open_with(true, false));
-    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "snapshot.|format");
+    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail,
+                         "snapshot format 3, ringfence 0.1.0 reads 2");
     damage(names[0], 5000); /* then it is nothing any more */
     RF_EXPECT(RF_OK, open_with(true, false));
     lose_region(shop.directory);

@@ -625,7 +625,7 @@ static void another_layout_is_refused_with_both_values(void)
     char words[64];
     fetch(region, HEADER(layout_hash), &hash, sizeof(hash));
     patch(region, HEADER(layout_hash), &other, sizeof(other));
-    snprintf(words, sizeof(words), "1122334455667788|%016" PRIx64 "|layout", hash);
+    snprintf(words, sizeof(words), "1122334455667788|%016" PRIx64 "|layout|remove it", hash);
     expect_refusal(RF_VERSION_MISMATCH, words);
     rf_store *none;
     RF_EXPECT(RF_VERSION_MISMATCH, look_at_it(&none));
