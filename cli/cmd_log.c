@@ -755,7 +755,10 @@ const struct command command_backup = {
     .text =
         "A snapshot and the log behind it, up to what is durable when the copy is made. TARGET is a "
         "directory that is empty or does not exist; nothing is overwritten. The copy is a store: open "
-        "it, or put it in the place of one that was lost. Run only one of the two.",
+        "it, or put it in the place of one that was lost. Run only one of the two. Fences of the copy go on "
+        "above those of the next 4096 cold opens of the store, so that what it granted after the backup is "
+        "refused; two stores that are opened from one backup repeat each other's fences. Back up anew what "
+        "was restored.",
     .examples = "ringfence backup /var/lib/farm /backup/farm-monday",
     .min_words = 2,
     .max_words = 2,

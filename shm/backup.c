@@ -17,7 +17,8 @@
 #include "snapshot.h"
 #include "store_file.h"
 
-#define CHUNK_BYTES (1u << 20)
+#define CHUNK_BYTES      (1u << 20)
+#define INCARNATIONS_MAX (1ull << 24) /* the floor of fences is incarnation << 40 */
 
 struct backup {
     struct rf_map *map;
@@ -199,6 +200,10 @@ static rf_status copy_store_file(struct backup *b, rf_detail *detail)
     }
     if (lock >= 0) {
         close(lock);
+    }
+    /* So that the copy, put in the store's place, grants no fence that the store has granted since. */
+    if (file.incarnation < INCARNATIONS_MAX - 2 * RF_BACKUP_INCARNATIONS) {
+        file.incarnation += RF_BACKUP_INCARNATIONS;
     }
     memset(file.uuid, 0, sizeof(file.uuid)); /* no region is the copy's */
     if (status == RF_OK) {

@@ -754,7 +754,13 @@ RF_API uint64_t rf_durable(const rf_store *store);
  * somebody is taking one. */
 RF_API rf_status rf_snapshot(rf_store *store, rf_detail *detail);
 /* Copies a live store into a directory that is empty or does not exist: a snapshot and the log after it. Opening
- * the copy is a cold open. RF_INVALID_ARGUMENT for a directory inside of the store's. */
+ * the copy is a cold open. RF_INVALID_ARGUMENT for a directory inside of the store's.
+ *
+ * A copy that is put in the store's place knows nothing of what happened after the backup: leases that were granted since
+ * are forgotten, and work is done again. Its fences go on above those of the next 4096 cold opens of the store, so a
+ * resource that remembers fences refuses those who still hold old leases. That does not hold between two stores that
+ * are opened from the same backup, nor if the store goes on beside its copy: run only one of them, and take a new backup of
+ * what you have restored. */
 RF_API rf_status rf_backup(rf_store *store, const char *directory, rf_detail *detail);
 
 /* One difference that rf_verify found, in words without a byte of a key. */
