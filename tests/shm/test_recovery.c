@@ -11,12 +11,14 @@
 
 #include <blake3.h>
 
+#include "admit.h"
 #include "directory.h"
 #include "formats.h"
 #include "fsck.h"
 #include "handle.h"
 #include "hands.h"
 #include "history.h"
+#include "prng.h"
 #include "recover.h"
 #include "snapshot.h"
 
@@ -978,6 +980,422 @@ static void a_backup_that_fails_leaves_nothing(void)
     rf_close(store);
 }
 
+/* One batch after another. */
+static void go_on(rf_store *store, unsigned batches)
+{
+    for (unsigned i = 0; i < batches; i++) {
+        rf_grant grant = rf_shop_blank(1);
+        RF_EXPECT(RF_OK,
+                  rf_acquire(store, shop.now, &tenant, RUN, 5, 9, RF_DETACHED, &grant, NULL));
+        RF_EXPECT(RF_OK,
+                  rf_release(store, shop.now, &tenant, &grant.lease, NULL, rf_new_op(store), NULL));
+        RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    }
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    static uint8_t bytes[1u << 20];
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    TEST_ASSERT_TRUE_MESSAGE(in >= 0 && out >= 0, from);
+    for (ssize_t n; (n = read(in, bytes, sizeof(bytes))) > 0;) {
+        TEST_ASSERT_EQUAL(n, write(out, bytes, (size_t)n));
+    }
+    close(in);
+    close(out);
+}
+
+/* Both have the same store id, and epochs of the same numbers. */
+static void a_snapshot_of_a_copy_that_went_its_own_way_is_refused(void)
+{
+    char copy[96], names[4][RF_SNAPSHOT_NAME], from[160], foreign[RF_SNAPSHOT_NAME];
+    rf_options o = durable();
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o), *other;
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory);
+    RF_EXPECT(RF_OK, rf_backup(store, copy, &detail));
+    const rf_options plain = {.manual = true};
+    RF_EXPECT(RF_OK, rf_open(copy, &plain, &other, &detail));
+    go_on(other, 10);
+    RF_EXPECT(RF_OK, rf_snapshot(other, &detail));
+    rf_snapshot_name(rf_shop_inspect(other).snapshot_epoch, foreign);
+    rf_close(other);
+    go_on(store, 40);
+    rf_close(store);
+    lose_region(shop.directory);
+    snprintf(from, sizeof(from), "%.96s/%.32s", copy, foreign);
+    copy_file(from, in_store(foreign));
+    TEST_ASSERT_EQUAL(2, snapshots(names));
+    TEST_ASSERT_EQUAL_STRING(foreign, names[0]);
+    RF_EXPECT(RF_CORRUPT, open_with(true, false));
+    rf_shop_expect_words(RF_CORRUPT, &detail, foreign);
+    rf_shop_expect_words(RF_CORRUPT, &detail, "went its own way");
+    TEST_ASSERT_EQUAL(0, unlink(in_store(foreign)));
+    store = rf_shop_enter(&shop, &o);
+    copy_file(from, in_store(foreign));
+    rf_verification v;
+    first_difference[0] = 0;
+    rf_status status = rf_verify(store, keep_first, NULL, &v, &detail);
+    RF_EXPECT(RF_CORRUPT, status);
+    TEST_ASSERT_EQUAL(0, unlink(in_store(foreign)));
+    expect_verified(store);
+    rf_close(store);
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+}
+
+static void a_backup_repeats_no_fence_that_the_store_has_granted_since(void)
+{
+    char copy[96];
+    uint64_t highest = 0;
+    rf_options o = durable();
+    const rf_options plain = {.manual = true};
+    live_a_while(&o);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory);
+    RF_EXPECT(RF_OK, rf_backup(store, copy, &detail));
+    for (unsigned i = 0; i < 4; i++) {
+        rf_grant grant = rf_shop_blank(0);
+        RF_EXPECT(RF_OK,
+                  rf_acquire(store, shop.now, &tenant, RUN, 6, 9, RF_DETACHED, &grant, NULL));
+        TEST_ASSERT_TRUE(grant.lease.fence > highest);
+        highest = grant.lease.fence;
+        RF_EXPECT(RF_OK,
+                  rf_release(store, shop.now, &tenant, &grant.lease, NULL, rf_new_op(store), NULL));
+        rf_close(store);
+        lose_region(shop.directory);
+        store = rf_shop_enter(&shop, &o);
+    }
+    rf_close(store);
+    RF_EXPECT(RF_OK, rf_open(copy, &plain, &store, &detail));
+    rf_grant grant = rf_shop_blank(0);
+    RF_EXPECT(RF_OK, rf_acquire(store, shop.now, &tenant, RUN, 6, 9, 0, &grant, NULL));
+    TEST_ASSERT_TRUE(grant.lease.fence > highest);
+    rf_close(store);
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+}
+
+/* --- a whole store, and what is put into it --- */
+
+/* A store with two snapshots and several segments, copied to memory as it was while it was in use: its last batch is
+ * not vouched for. */
+struct image {
+    char directory[64], scratch[64];
+    char *whole, *cut;  /* what a cold open shows, with and without the last operations */
+    uint64_t tail_from; /* position of these in the log */
+    uint64_t segment_bytes;
+};
+
+static void copy_directory(const char *from, const char *to)
+{
+    DIR *listing = opendir(from);
+    TEST_ASSERT_NOT_NULL(listing);
+    TEST_ASSERT_EQUAL(0, mkdir(to, 0700));
+    for (struct dirent *e; (e = readdir(listing)) != NULL;) {
+        char a[400], b[400];
+        snprintf(a, sizeof(a), "%s/%s", from, e->d_name);
+        snprintf(b, sizeof(b), "%s/%s", to, e->d_name);
+        if (e->d_name[0] != '.') {
+            copy_file(a, b);
+        }
+    }
+    closedir(listing);
+}
+
+/* NULL: refused, as damage or another's; detail says why. */
+static char *cold_picture(const char *directory)
+{
+    const rf_options o = {.manual = true};
+    rf_store *store;
+    detail = (rf_detail){0};
+    rf_status status = rf_open(directory, &o, &store, &detail);
+    if (status != RF_OK) {
+        TEST_ASSERT_TRUE_MESSAGE(status == RF_CORRUPT, rf_shop_sentence(status, &detail));
+        return NULL;
+    }
+    char *picture = rf_history_picture(store);
+    rf_close(store);
+    return picture;
+}
+
+static void in_scratch(const struct image *image, const char *name, char path[128])
+{
+    snprintf(path, 128, "%.60s/%.40s", image->scratch, name);
+}
+
+static void begin_scratch(const struct image *image)
+{
+    copy_directory(image->directory, image->scratch);
+}
+
+/* Opens what is there and removes it. */
+static char *judge_scratch(const struct image *image)
+{
+    char *picture = cold_picture(image->scratch);
+    if (rf_destroy(image->scratch, NULL) != RF_OK) {
+        /* its store file is damaged, or what is in it is not ours */
+        DIR *listing = opendir(image->scratch);
+        for (struct dirent *e; (e = readdir(listing)) != NULL;) {
+            char path[400];
+            snprintf(path, sizeof(path), "%s/%s", image->scratch, e->d_name);
+            unlink(path);
+        }
+        closedir(listing);
+        TEST_ASSERT_EQUAL(0, rmdir(image->scratch));
+    }
+    return picture;
+}
+
+/* Into which the current segment, as it is before the last part, is put aside if `old` is given. */
+static void make_image(struct image *image, uint64_t seed, char *old_name, char *old_copy)
+{
+    char before[64];
+    rf_options o = durable();
+    o.segment_bytes = image->segment_bytes = 64 * 1024;
+    snprintf(image->directory, sizeof(image->directory), "/dev/shm/rf-image-%d", (int)getpid());
+    snprintf(image->scratch, sizeof(image->scratch), "%.40s-open", image->directory);
+    snprintf(before, sizeof(before), "%.40s-before", image->directory);
+    rf_tenant_from_name("t", &tenant);
+    rf_history_begin(&history, &shop, seed);
+    for (unsigned i = 0; i < RF_HISTORY_HANDLES; i++) {
+        history.stores[i] = rf_shop_enter(&shop, &o);
+    }
+    rf_store *store = history.stores[0];
+    for (unsigned i = 0; i < 2; i++) {
+        rf_history_play(&history, 300);
+        RF_EXPECT(RF_OK, rf_snapshot(store, &detail));
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        rf_history_play(&history, 20);
+        RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+        if (i == 10 && old_name != NULL) {
+            uint64_t n = rf_shop_inspect(store).log_position / (64 * 1024 - RF_LOG_BLOCK);
+            snprintf(old_name, 32, "log.%016" PRIx64, n);
+            copy_file(in_store(old_name), old_copy);
+        }
+    }
+    image->tail_from = rf_shop_inspect(store).log_position;
+    copy_directory(shop.directory, before);
+    rf_history_play(&history, 20);
+    RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    copy_directory(shop.directory, image->directory);
+    leave_all();
+    image->cut = cold_picture(before);
+    TEST_ASSERT_NOT_NULL(image->cut);
+    RF_EXPECT(RF_OK, rf_destroy(before, &detail));
+    begin_scratch(image);
+    image->whole = judge_scratch(image);
+    TEST_ASSERT_NOT_NULL(image->whole);
+    TEST_ASSERT_TRUE(strcmp(image->whole, image->cut) != 0);
+}
+
+static void drop_image(struct image *image)
+{
+    free(image->whole);
+    free(image->cut);
+    RF_EXPECT(RF_OK, rf_destroy(image->directory, &detail));
+}
+
+static struct {
+    unsigned harmless, cut, refused;
+} outcomes;
+
+/* One byte of a file of the image is another: all is there, or the end of the log is cut where nothing vouches
+ * for it, or it is refused. */
+static void flip_and_judge(const struct image *image, const char *name, off_t at, uint8_t mask)
+{
+    char path[128], what[96];
+    uint8_t byte;
+    begin_scratch(image);
+    in_scratch(image, name, path);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    TEST_ASSERT_EQUAL(1, pread(fd, &byte, 1, at));
+    byte ^= mask;
+    TEST_ASSERT_EQUAL(1, pwrite(fd, &byte, 1, at));
+    close(fd);
+    char *picture = judge_scratch(image);
+    bool is_log = strncmp(name, "log.", 4) == 0;
+    uint64_t position = 0;
+    if (is_log && at >= (off_t)RF_LOG_BLOCK) {
+        position = strtoull(name + 4, NULL, 16) * (image->segment_bytes - RF_LOG_BLOCK) +
+                   (uint64_t)at - RF_LOG_BLOCK;
+    }
+    snprintf(what, sizeof(what), "%s at %jd, ^%02x", name, (intmax_t)at, mask);
+    if (picture == NULL) {
+        TEST_ASSERT_TRUE_MESSAGE(is_log, what); /* of all else there is another copy */
+        outcomes.refused++;
+    } else if (strcmp(picture, image->whole) == 0) {
+        outcomes.harmless++;
+    } else {
+        TEST_ASSERT_TRUE_MESSAGE(position >= image->tail_from, what);
+        TEST_ASSERT_EQUAL_STRING_MESSAGE(image->cut, picture, what);
+        outcomes.cut++;
+    }
+    free(picture);
+}
+
+static void every_damaged_byte_of_a_store_is_harmless_a_cut_tail_or_a_refusal(void)
+{
+    static uint8_t bytes[4u << 20];
+    struct rf_prng prng = {.state = rf_env_number("RF_SEED", 1)};
+    unsigned tries = RF_SHOP_SANITIZED ? 8 : 30;
+    struct image image = {0};
+    memset(&outcomes, 0, sizeof(outcomes));
+    make_image(&image, prng.state, NULL, NULL);
+    DIR *listing = opendir(image.directory);
+    for (struct dirent *e; (e = readdir(listing)) != NULL;) {
+        char path[400];
+        snprintf(path, sizeof(path), "%s/%s", image.directory, e->d_name);
+        int fd = e->d_name[0] == '.' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t len = fd < 0 ? 0 : read(fd, bytes, sizeof(bytes));
+        if (fd >= 0) {
+            close(fd);
+        }
+        for (unsigned i = 0; len > 0 && i < tries; i++) {
+            /* the first bytes, of which none may be forgotten, and others; those that are zero are passed over */
+            uint32_t at = i < tries / 2 ? rf_prng_below(&prng, len < 200 ? (uint32_t)len : 200)
+                                        : rf_prng_below(&prng, (uint32_t)len);
+            for (unsigned k = 0; bytes[at] == 0 && k < 1000; k++) {
+                at = rf_prng_below(&prng, (uint32_t)len);
+            }
+            if (bytes[at] != 0) {
+                flip_and_judge(&image, e->d_name, at, (uint8_t)(1u << rf_prng_below(&prng, 8)));
+            }
+        }
+    }
+    closedir(listing);
+    /* the last batch, which nobody vouches for */
+    char name[32];
+    uint64_t data = image.segment_bytes - RF_LOG_BLOCK;
+    snprintf(name, sizeof(name), "log.%016" PRIx64, image.tail_from / data);
+    for (unsigned i = 0; i < tries; i++) {
+        flip_and_judge(&image, name,
+                       (off_t)(RF_LOG_BLOCK + image.tail_from % data + rf_prng_below(&prng, 160)),
+                       (uint8_t)(1u << rf_prng_below(&prng, 8)));
+    }
+    printf("  %u harmless, %u cut, %u refused\n", outcomes.harmless, outcomes.cut,
+           outcomes.refused);
+    TEST_ASSERT_TRUE(outcomes.harmless > 10 && outcomes.cut > 2 && outcomes.refused > 2);
+    drop_image(&image);
+}
+
+static void expect_scratch(const struct image *image, const char *words)
+{
+    char *picture = judge_scratch(image);
+    if (words == NULL) {
+        TEST_ASSERT_NOT_NULL_MESSAGE(picture, detail.where);
+        TEST_ASSERT_EQUAL_STRING(image->whole, picture);
+    } else {
+        TEST_ASSERT_NULL(picture);
+        rf_shop_expect_words(RF_CORRUPT, &detail, words);
+    }
+    free(picture);
+}
+
+static void what_was_there_before_or_is_anothers_is_never_read_as_the_stores(void)
+{
+    struct image image = {0};
+    char old_name[32], old_copy[96], path[128], names[4][RF_SNAPSHOT_NAME], other[64], from[160];
+    snprintf(old_copy, sizeof(old_copy), "/dev/shm/rf-old-%d", (int)getpid());
+    make_image(&image, 2, old_name, old_copy);
+
+    /* an older copy of a segment that is full since, in its place */
+    begin_scratch(&image);
+    in_scratch(&image, old_name, path);
+    copy_file(old_copy, path);
+    expect_scratch(&image, old_name);
+    unlink(old_copy);
+
+    /* another store with the same history: its segments and its snapshots, in the place of ours and beside them */
+    snprintf(other, sizeof(other), "%s", image.directory);
+    struct image theirs = {0};
+    snprintf(image.directory, sizeof(image.directory), "%.40s-mine", other);
+    TEST_ASSERT_EQUAL(0, rename(other, image.directory));
+    RF_EXPECT(RF_OK, rf_destroy(shop.directory, &detail));
+    TEST_ASSERT_EQUAL(0, mkdir(shop.directory, 0700));
+    make_image(&theirs, 2, NULL, NULL);
+    TEST_ASSERT_TRUE(snapshots(names) >= 2);
+
+    begin_scratch(&image);
+    in_scratch(&image, old_name, path);
+    snprintf(from, sizeof(from), "%.60s/%.40s", theirs.directory, old_name);
+    copy_file(from, path);
+    expect_scratch(&image, "belongs to another store");
+
+    begin_scratch(&image);
+    in_scratch(&image, "log.0000000000000fff", path);
+    copy_file(from, path);
+    expect_scratch(&image, "0fff");
+
+    begin_scratch(&image);
+    for (unsigned i = 0; i < 2; i++) {
+        in_scratch(&image, names[i], path);
+        snprintf(from, sizeof(from), "%.60s/%.40s", theirs.directory, names[i]);
+        if (i == 0 || access(path, F_OK) != 0) { /* over the newest of ours, or beside it */
+            copy_file(from, path);
+        }
+    }
+    expect_scratch(&image, NULL);
+    begin_scratch(&image);
+    in_scratch(&image, "snapshot.0000000000ffffff", path);
+    copy_file(from, path);
+    expect_scratch(&image, NULL);
+    drop_image(&theirs);
+    drop_image(&image);
+}
+
+/* --- a warm open that has something to do --- */
+
+/* Works without waiting for the disk, with a handle that no guardian looks after, and waits to be killed. */
+static int leave_a_tail(void *context)
+{
+    _Atomic uint32_t *ready = context;
+    rf_options o = durable();
+    const rf_run_config config = {.lease_duration = 1000000};
+    rf_grant grant = rf_shop_blank(0);
+    rf_store *store = rf_shop_enter(&shop, &o);
+    rf_shop_stock(store, shop.now, &tenant, RUN, &config, 8);
+    RF_EXPECT(RF_OK, rf_acquire(store, shop.now, &tenant, RUN, 3, 7, RF_DETACHED, &grant, NULL));
+    const rf_cursor cursor = {.key = grant.spec.start};
+    RF_EXPECT(RF_OK, rf_checkpoint(store, shop.now, &tenant, &grant.lease, &cursor, 55, NULL));
+    atomic_store(ready, 1);
+    pause();
+    return 1;
+}
+
+static void what_the_killed_left_in_memory_gets_to_the_disk_after_a_warm_open(void)
+{
+    _Atomic uint32_t *ready = rf_hands_board(sizeof(*ready));
+    rf_options o = durable();
+    rf_tenant_from_name("t", &tenant);
+    pid_t child = rf_hands_send(leave_a_tail, ready);
+    rf_hands_until(ready, 1);
+    rf_hands_kill(child);
+    rf_store *store = rf_shop_enter_living(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(0, rf_shop_inspect(store).incarnation); /* nothing was replayed */
+    TEST_ASSERT_EQUAL(1, rf_shop_shard(store, &tenant, RUN, 3).ring_count);
+    /* Nobody asks for it: the guardian finds it. */
+    struct rf_map *map = rf_handle_of(store)->map;
+    uint64_t last = rf_log_last(map);
+    TEST_ASSERT_TRUE(last != 0);
+    for (unsigned i = 0; i < 5000 && rf_durable(store) < last; i++) {
+        usleep(1000);
+    }
+    TEST_ASSERT_TRUE(rf_durable(store) >= last);
+    char *before = rf_history_picture(store);
+    char copy[96];
+    snprintf(copy, sizeof(copy), "%s-copy", shop.directory);
+    copy_directory(shop.directory, copy);
+    expect_same(before, cold_picture(copy));
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+    rf_close(store);
+    lose_region(shop.directory);
+    store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL_UINT64(8, rf_shop_inspect(store).shards);
+    TEST_ASSERT_EQUAL(1, rf_shop_shard(store, &tenant, RUN, 3).ring_count);
+    rf_close(store);
+}
+
 /* --- while others work --- */
 
 struct crowd {
@@ -1189,6 +1607,11 @@ int main(void)
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
     RUN_TEST(a_backup_into_the_store_itself_is_refused);
     RUN_TEST(a_backup_that_fails_leaves_nothing);
+    RUN_TEST(a_snapshot_of_a_copy_that_went_its_own_way_is_refused);
+    RUN_TEST(a_backup_repeats_no_fence_that_the_store_has_granted_since);
+    RUN_TEST(every_damaged_byte_of_a_store_is_harmless_a_cut_tail_or_a_refusal);
+    RUN_TEST(what_was_there_before_or_is_anothers_is_never_read_as_the_stores);
+    RUN_TEST(what_the_killed_left_in_memory_gets_to_the_disk_after_a_warm_open);
     RUN_TEST(snapshots_and_backups_under_load_are_whole);
     RUN_TEST(snapshots_come_by_themselves);
     RUN_TEST(runs_that_come_and_go_in_one_batch_need_no_room);
