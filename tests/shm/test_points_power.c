@@ -45,6 +45,7 @@
 #define RUNS        2u
 #define ROOTS       4u
 #define SPAN        1000u /* keys of a root shard */
+#define WIDE        256u  /* children of one split */
 #define LASTING     (3600 * RF_SECOND)
 #define GRANT_NOTE  (1ull << 32)
 
@@ -67,7 +68,9 @@ struct world {
     bool breaking;       /* the disk fails: refusals by the machine are no surprise */
     rf_status broken;    /* the first one */
     uint32_t large;      /* shards of one registration, 0: none is large */
-    bool often;          /* snapshots are taken */
+    bool wide;           /* shards are split into as many as can be */
+    unsigned wide_splits;
+    bool often; /* snapshots are taken */
     uint64_t segment_bytes;
 
     char *states[STEPS_MAX + 1]; /* after that many steps */
@@ -295,6 +298,26 @@ static rf_cursor onward(struct held *held)
     return cursor;
 }
 
+/* Into children with metadata that fits no record: a chain. */
+static rf_status split_wide(rf_store *store, const struct held *held, unsigned from, unsigned to,
+                            rf_result *result)
+{
+    static char keys[WIDE + 1][8];
+    static rf_child parts[WIDE];
+    uint64_t ids[WIDE];
+    for (unsigned i = 0; i <= WIDE; i++) {
+        number_key(keys[i], from + (to - from) * i / WIDE);
+    }
+    for (unsigned i = 0; i < WIDE; i++) {
+        parts[i] = rf_child_of(keys[i], keys[i + 1]);
+        parts[i].spec.metadata = (rf_bytes){long_bytes, 600};
+    }
+    rf_status status = rf_split_replace(store, world.now, &world.tenant, &held->lease, parts, WIDE,
+                                        rf_new_op(store), ids, result);
+    world.wide_splits += status == RF_OK;
+    return status;
+}
+
 static rf_status split_it(rf_store *store, const struct held *held, bool residual,
                           rf_result *result)
 {
@@ -308,6 +331,9 @@ static rf_status split_it(rf_store *store, const struct held *held, bool residua
     }
     memcpy(start, info.spec.start.data, 6);
     memcpy(end, info.spec.end.data, 6);
+    if (world.wide && !residual && atoi(end) - atoi(start) >= (int)WIDE) {
+        return split_wide(store, held, (unsigned)atoi(start), (unsigned)atoi(end), result);
+    }
     number_key(middle, (unsigned)(atoi(held->key) + atoi(end)) / 2 + 1);
     rf_child parts[2] = {rf_child_of(start, middle), rf_child_of(middle, end)};
     if (residual) {
@@ -324,7 +350,7 @@ static rf_status work_on_lease(rf_store *store, unsigned i, rf_result *result)
     uint64_t op = rf_new_op(store);
     rf_cursor cursor;
     rf_status status;
-    switch (below(10)) {
+    switch (world.wide && below(2) == 0 ? 3 : below(10)) {
     case 0:
         status =
             rf_park(store, world.now, &world.tenant, &held->lease, RF_PARK_POISONED, op, result);
@@ -850,6 +876,18 @@ static void large_registrations_are_whole_or_not_at_all(void)
     world.large = 1500;
     world.segment_bytes = 64u << 10; /* batches of several segments */
     live(seed, 2, 12, RF_NOWAIT);
+    expect_all_well(RF_SHOP_SANITIZED ? 3 : 10, seed);
+}
+
+/* So are the 256 children of a split, and their parent knows of all or of none. */
+static void wide_splits_are_whole_or_not_at_all(void)
+{
+    uint64_t seed = rf_env_number("RF_SEED", 5);
+    world.wide = true;
+    world.segment_bytes = 64u << 10;
+    live(seed, 2, 30, RF_NOWAIT);
+    printf("  %u splits\n", world.wide_splits);
+    TEST_ASSERT_TRUE(world.wide_splits != 0);
     expect_all_well(RF_SHOP_SANITIZED ? 3 : 10, seed);
 }
 
@@ -1397,6 +1435,7 @@ int main(void)
     RUN_TEST(three_handles_that_wait_or_not);
     RUN_TEST(nobody_waits_until_the_end);
     RUN_TEST(large_registrations_are_whole_or_not_at_all);
+    RUN_TEST(wide_splits_are_whole_or_not_at_all);
     RUN_TEST(snapshots_are_taken_all_the_time);
     RUN_TEST(a_log_without_its_syncs_would_be_found_out);
     RUN_TEST(a_recovery_may_be_cut_too);
