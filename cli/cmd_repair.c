@@ -114,8 +114,10 @@ static void drop_links(struct plan *p)
     unlinkat(p->files->dir_fd, p->links, AT_REMOVEDIR);
 }
 
-/* How far the linked log can be read from an epoch on. false: not even there. */
-static bool walk_from(struct plan *p, struct rf_disk *disk, uint64_t from, struct rf_log_end *end)
+/* How far the linked log can be read from an epoch on. false: not even there, or the log is another than the one that
+ * the snapshot (if not NULL) was taken of. */
+static bool walk_from(struct plan *p, struct rf_disk *disk, uint64_t from,
+                      const struct rf_snapshot_header *snapshot, struct rf_log_end *end)
 {
     struct rf_log_reader *reader;
     rf_detail detail = {0};
@@ -135,6 +137,8 @@ static bool walk_from(struct plan *p, struct rf_disk *disk, uint64_t from, struc
             end->epoch = batch.header.epoch;
             end->position = batch.header.position + batch.header.bytes;
             memcpy(end->hash, batch.header.hash, sizeof(end->hash));
+            any = any && (snapshot == NULL ||
+                          rf_recover_is_followed(snapshot, &batch.header, &detail) == RF_OK);
         }
     }
     rf_log_reader_close(reader);
@@ -150,12 +154,12 @@ static bool choose(struct plan *p, struct rf_disk *disk)
         rf_detail ignored = {0};
         if (rf_snapshot_check(p->files->dir_fd, p->epochs[i], p->files->store.store_id, &h,
                               &ignored) == RF_OK &&
-            walk_from(p, disk, h.epoch, &p->end) && p->end.epoch >= h.complete) {
+            walk_from(p, disk, h.epoch, &h, &p->end) && p->end.epoch >= h.complete) {
             p->snapshot = h.epoch;
             return true;
         }
     }
-    return walk_from(p, disk, 1, &p->end) && p->end.epoch >= 1;
+    return walk_from(p, disk, 1, NULL, &p->end) && p->end.epoch >= 1;
 }
 
 /* Batches behind the new end that can still be seen: what is given up. */
@@ -317,7 +321,8 @@ static int apply_plan(struct cli *cli, struct plan *p)
         }
     }
     for (unsigned i = 0; i < p->snapshot_count; i++) {
-        if (contradicts(p, p->epochs[i])) {
+        /* Newer than the chosen one: it was passed over. */
+        if (p->epochs[i] > p->snapshot || contradicts(p, p->epochs[i])) {
             unlinkat(p->files->dir_fd, snapshot_file(p->epochs[i]), 0);
         }
     }
