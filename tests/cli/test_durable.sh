@@ -264,14 +264,18 @@ case_damage_is_named_and_repaired_only_when_asked() {
 
 case_damage_behind_a_snapshot_goes_back_to_the_one_before() {
     begin
-    local last first
+    local last first second
     first=$(field snapshot_epoch "$(ringfence snapshot "$store" --json)")
     ringfence work "$store" 1 --workers 1 --quiet -- true
     expect 0 ringfence log verify "$store" --json
     last=$(field last_epoch "$out")
-    ringfence snapshot "$store"
+    second=$(field snapshot_epoch "$(ringfence snapshot "$store" --json)")
     lose_memory
     damage $((last / 2))
+    expect 0 ringfence recover --dry-run "$store" # the newest does not need it
+    same "$(field snapshot_epoch "$(ringfence recover --dry-run "$store" --json)")" "$second"
+    damage "$second" # a batch a block
+    damage $((second + 1))
     expect 12 ringfence recover --dry-run "$store"
     expect 0 ringfence repair --truncate "$store" --json
     same "$(field from_snapshot "$out")" "$first"
@@ -286,12 +290,12 @@ case_a_damaged_segment_header_is_repaired_too() {
     begin
     ringfence work "$store" 1 --workers 1 --quiet -- true
     lose_memory
-    expect 0 ringfence recover "$store" # a second segment, and a second incarnation
+    local before segment
+    before=$(ls "$store"/log.*)
+    expect 0 ringfence recover "$store" # a second incarnation, which begins in a new segment
+    segment=$(comm -13 <(echo "$before") <(ls "$store"/log.*) | head -n 1)
     ringfence run create "$store" 2 --hex-prefixes 1
     lose_memory
-    local segment
-    for segment in "$store"/log.*; do :; done
-    segment=$(ls "$store"/log.* | sed -n 2p)
     printf 'XXXX' | dd of="$segment" bs=1 seek=20 conv=notrunc status=none
     expect 12 ringfence recover "$store"
     expect 0 ringfence repair --truncate "$store" --copy "$work/copy"
