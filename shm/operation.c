@@ -639,8 +639,9 @@ static rf_status write_chain(struct rf_op *op, rf_detail *detail)
             bytes += made_bytes(&r);
             to++;
         }
-        /* The lane has to have room again; whoever holds locks waits for the disk with them. */
-        rf_status status = rf_log_admit(actor, true, detail);
+        /* The lane has to have room again; whoever holds locks waits for the disk with them. On a full disk the rest
+         * of a chain is growth like any other: what was written of it is never closed. */
+        rf_status status = rf_log_admit(actor, op->ending, detail);
         if (status != RF_OK) {
             return status;
         }

@@ -7,12 +7,14 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unity.h>
@@ -1264,6 +1266,132 @@ static void a_full_disk_refuses_growth_and_lets_leases_be_ended(void)
     }
 }
 
+/* A disk of this size under the vault's directory, in this process's eyes. */
+static bool mount_small(const char *size)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("tmpfs", vault.directory, "tmpfs", 0, size) == 0;
+}
+
+/* All of the disk but this much is somebody else's from now on. */
+static void hog_all_but(uint64_t bytes, char hog[160])
+{
+    struct statvfs fs;
+    snprintf(hog, 160, "%s/hog", vault.directory);
+    int fd = open(hog, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CREW_CHECK(fd >= 0 && fstatvfs(fd, &fs) == 0, "a file");
+    uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    CREW_CHECK(left > bytes && fallocate(fd, 0, 0, (off_t)(left - bytes)) == 0, "of %llu",
+               (unsigned long long)left);
+    close(fd);
+}
+
+static void complete_durably(rf_store *own, const rf_lease *lease, uint64_t op)
+{
+    char key[32];
+    const rf_cursor at = {
+        .key = {key, (size_t)snprintf(key, sizeof(key), "s%08llu-%010llu",
+                                      (unsigned long long)lease->shard, 999999999ull)}};
+    rf_result result = {.durability = RF_WAIT};
+    rf_status status = rf_complete(own, rf_now(own), &vault.tenant, lease, &at, op, &result);
+    CREW_CHECK(status == RF_OK, "ending %llu: %s %s", (unsigned long long)lease->shard,
+               rf_status_name(status), result.detail.where);
+    CREW_CHECK(rf_durable(own) >= result.epoch, "ended, and not durable");
+}
+
+/* Shards with this much metadata each, from this id on. */
+static rf_status add_heavy(rf_store *own, uint64_t first, uint32_t count, rf_result *result)
+{
+    static const uint8_t metadata[RF_METADATA_MAX] = {7};
+    rf_shard_input *inputs = calloc(count, sizeof(*inputs));
+    char(*keys)[32] = calloc(count + 1, sizeof(*keys));
+    for (uint32_t i = 0; i <= count; i++) {
+        snprintf(keys[i], sizeof(*keys), "t%016" PRIx64, first + i);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        inputs[i] = rf_input_of(first + i, keys[i], keys[i + 1]);
+        inputs[i].spec.metadata = rf_bytes_of(metadata, sizeof(metadata));
+    }
+    *result = (rf_result){.durability = RF_WAIT};
+    rf_status status =
+        rf_add_shards(own, rf_now(own), &vault.tenant, 1, inputs, count, first, result);
+    free(inputs);
+    free(keys);
+    return status;
+}
+
+/* An addition whose chain is longer than what is left of the disk. */
+static int add_too_much(void *argument)
+{
+    enum { LEASED = 300, ADDED = 500 }; /* 8 MiB of chunks, twice the lane */
+    static rf_lease leases[LEASED + 1];
+    rf_result result = {0};
+    rf_detail detail = {0};
+    rf_run_info before, after;
+    char hog[160];
+    (void)argument;
+    if (!mount_small("size=48m")) {
+        return CANT_TEST;
+    }
+    rf_store *own = vault_open(&vault);
+    vault_run(own, &vault, 1, 1, LEASED, RF_WAIT);
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        leases[i] = vault_lease(own, &vault, 1, i);
+    }
+    complete_durably(own, &leases[LEASED], 900); /* what is wanted for them has been made */
+    hog_all_but(4u << 20, hog);
+    CREW_CHECK(rf_get_run(own, &vault.tenant, 1, &before, &detail) == RF_OK, "%s", detail.where);
+    rf_status status = add_heavy(own, 5000, ADDED, &result);
+    CREW_CHECK(status == RF_RESOURCE_EXHAUSTED && result.detail.os_error == ENOSPC, "%s %s",
+               rf_status_name(status), result.detail.where);
+    CREW_CHECK(rf_get_run(own, &vault.tenant, 1, &after, &detail) == RF_OK, "%s", detail.where);
+    CREW_CHECK(after.shard_count == before.shard_count, "a part of it has happened");
+    const struct rf_desc *d = rf_handle_of(own)->actor.desc;
+    CREW_CHECK(atomic_load(&d->chain) == 0 &&
+                   RF_DESC_STATE(atomic_load(&d->state)) == RF_DESC_IDLE,
+               "it is still under way");
+    /* What is leased can be ended, durably: its room was kept. */
+    for (uint64_t i = 1; i < LEASED; i++) {
+        complete_durably(own, &leases[i], 1000 + i);
+    }
+    /* With room it goes through, and nothing of the first attempt is in the way. */
+    unlink(hog);
+    uint64_t until = crew_ns() + PATIENCE_MS * 1000000ull;
+    do {
+        status = add_heavy(own, 5000, ADDED, &result);
+        usleep(1000);
+    } while (status == RF_RESOURCE_EXHAUSTED && crew_ns() < until);
+    CREW_CHECK(status == RF_OK, "there is room again: %s %s", rf_status_name(status),
+               result.detail.where);
+    CREW_CHECK(rf_get_run(own, &vault.tenant, 1, &after, &detail) == RF_OK &&
+                   after.shard_count == before.shard_count + ADDED,
+               "not all of it");
+    rf_verification v = {0};
+    status = rf_verify(own, say_difference, NULL, &v, &detail);
+    CREW_CHECK(status == RF_OK && v.differences == 0, "%s %s", rf_status_name(status),
+               detail.where);
+    rf_close(own);
+    rf_destroy(vault.directory, NULL);
+    return 0;
+}
+
+/* In a disk of its own, in segments of 64 KiB. */
+static void play_on_small_disk(int (*body)(void *argument))
+{
+    int code = crew_join(crew_start(body, NULL), PATIENCE_MS);
+    if (code == CANT_TEST) {
+        TEST_IGNORE_MESSAGE("needs root, for a mount of its own");
+    }
+    TEST_ASSERT_EQUAL(0, code);
+}
+
+static void a_chain_that_does_not_fit_leaves_the_room_to_end_leases(void)
+{
+    vault_found(&vault, RF_WAIT);
+    vault.options.segment_bytes = 65536;
+    play_on_small_disk(add_too_much);
+}
+
 /* By hand: only those whose name has these letters in it. */
 #define PLAY(test)                                                                                 \
     do {                                                                                           \
@@ -1290,5 +1418,6 @@ int main(int argc, char **argv)
     PLAY(a_stopped_flusher_is_replaced);
     PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
+    PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
     return UNITY_END();
 }
