@@ -36,6 +36,7 @@ uint64_t rf_log_last(const struct rf_map *map)
 
 /* Room in the lane for one record of any size, and its filler. */
 #define ROOM (2u * (uint64_t)RF_LANE_UNITS_MAX)
+_Static_assert(RF_LANE_UNASKED <= ROOM, "memory is made sure of no further than that");
 
 /* What the owner may overwrite: everything below the end of a durable epoch. */
 static void raise_base(struct rf_actor *actor)
@@ -79,7 +80,10 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
             return status;
         }
     }
-    raise_base(actor);
+    /* Otherwise there is room, and those who compose know by `walked` where to begin. */
+    if (end < ring || end + ROOM > LOAD_RELAXED(lane->base) + ring) {
+        raise_base(actor);
+    }
     while (end + ROOM > LOAD_RELAXED(lane->base) + ring) {
         /* The oldest of this lane that is not durable. */
         uint64_t durable = LOAD(h->durable), oldest = UINT64_MAX;
@@ -95,12 +99,11 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
         }
         raise_base(actor);
     }
+    /* Ask again when the memory that was made sure of is used up, or the room on the disk: rf_log_secure. */
     uint64_t limit = LOAD_RELAXED(lane->base) + ring - ROOM;
-    if (end < ring) {
-        /* Ask again when the memory that was made sure of is used up. */
-        limit = limit < end + ROOM / 2 ? limit : end + ROOM / 2;
-    }
-    actor->lane_limit = limit;
+    actor->lane_limit = limit < end + RF_LANE_UNASKED - RF_LANE_UNITS_MAX
+                            ? limit
+                            : end + RF_LANE_UNASKED - RF_LANE_UNITS_MAX;
     return RF_OK;
 }
 

@@ -11,6 +11,10 @@
 
 #include "lane.h"
 
+/* What a member may commit before it asks the log again, and there is room on the disk for (rf_log_secure). The last
+ * record may be of any size. */
+#define RF_LANE_UNASKED (2u * (uint64_t)RF_LANE_UNITS_MAX)
+
 rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *detail);
 
 /* Before any lock is taken: the log takes another record, and the lane has room for one of any size.

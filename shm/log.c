@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "batch.h"
 #include "futex.h"
 #include "log_entry.h"
+#include "member.h"
 #include "point.h"
 #include "reap.h"
 
@@ -22,6 +24,7 @@
 #define AHEAD_BYTES   (1u << 20) /* and bytes */
 /* Of log to end a lease, with a short key: a batch alone, and one that vouches for it. */
 #define LEASE_BYTES (2u * RF_LOG_BLOCK)
+#define GRANT_UNITS 2u /* of a lane, for a record that grants a lease: no less */
 #define RETRY_NS    100000000ull
 /* How long whoever needs a segment leaves it to the one who makes it, and how often he looks. */
 #define FILLER_NS          100000000ull
@@ -34,6 +37,8 @@ struct rf_logger {
     uint32_t id;
     uint64_t unique;   /* for temporary names */
     uint64_t retry_at; /* monotonic: when to try again to make a segment on a full disk */
+    uint64_t leases;   /* bytes for them, when they were last counted, */
+    uint64_t counted;  /* and how far the lanes had come then, all together, in units */
     struct rf_batcher batcher;
 };
 
@@ -266,41 +271,75 @@ static uint64_t bytes_for_leases(const struct rf_map *map)
     return leases * LEASE_BYTES;
 }
 
-/* Segments below this number should be there: room for what is under way, and to end every lease. */
-static uint64_t segments_wanted(const struct rf_map *map)
+/* What may yet be committed by those who were admitted before, until they ask again. */
+static uint64_t bytes_unasked(const struct rf_map *map)
 {
-    const struct rf_header *h = map->header;
-    uint64_t data = h->segment_bytes - RF_LOG_BLOCK;
-    uint64_t ahead = (AHEAD_BYTES + bytes_for_leases(map)) / data + 1;
-    return segment_of(h, rf_log_position(map)) + 1 + (ahead < AHEAD ? AHEAD : ahead);
+    uint64_t bytes = 0;
+    uint32_t used = LOAD(map->header->members_used);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        const struct rf_member *m = rf_member_at(map, slot);
+        /* Guardians end leases, for which there is room of its own. */
+        if (rf_member_alive(m) && LOAD_RELAXED(m->is_guardian) == 0) {
+            bytes += RF_LANE_UNASKED * RF_LINE;
+        }
+    }
+    return bytes < AHEAD_BYTES / 2 ? AHEAD_BYTES / 2 : bytes;
 }
 
-/* Bytes that were committed and are in no batch that this logger knows of. */
-static uint64_t bytes_pending(const struct rf_logger *l)
+/* Bytes that were committed and are not known to be durable; *ends: how far the lanes have come, all together. */
+static uint64_t bytes_pending(const struct rf_logger *l, uint64_t *ends)
 {
-    uint64_t units = 0;
+    uint64_t units = 0, durable = LOAD(l->map->header->durable);
     uint32_t used = LOAD(l->map->header->members_used);
+    *ends = 0;
     for (uint32_t slot = 0; slot < used; slot++) {
         if (rf_slot_was_used(l->map, slot)) {
             const struct rf_lane_head *lane = &rf_slot_at(l->map, slot)->lane;
+            const struct rf_batch_hint *hint = &l->batcher.hints[slot];
             uint64_t known = LOAD(lane->base), walked = LOAD(lane->walked);
             uint64_t end = rf_lane_end(lane);
             known = walked > known ? walked : known;
-            known =
-                l->batcher.hints[slot].position > known ? l->batcher.hints[slot].position : known;
+            known = hint->epoch <= durable && hint->position > known ? hint->position : known;
             units += end > known ? end - known : 0;
+            *ends += end;
         }
     }
     return units * RF_LINE;
 }
 
+/* The segment in which all of this ends, and one more: batches are whole blocks, and are looked after again when a
+ * segment is full. */
+static uint64_t segments_for(const struct rf_map *map, uint64_t bytes)
+{
+    return segment_of(map->header, rf_log_position(map) + RF_LOG_ENTRIES * RF_LOG_BLOCK + bytes) +
+           2;
+}
+
+/* Segments below this number should be there: room for what is under way, and to end every lease, and some to
+ * spare, so that nobody has to make one who needs it. */
+static uint64_t segments_wanted(const struct rf_map *map)
+{
+    uint64_t least = segment_of(map->header, rf_log_position(map)) + 1 + AHEAD;
+    uint64_t ahead =
+        segments_for(map, AHEAD_BYTES / 2 + bytes_unasked(map) + bytes_for_leases(map));
+    return least < ahead ? ahead : least;
+}
+
 void rf_log_secure(struct rf_logger *l)
 {
     struct rf_header *h = l->map->header;
-    uint64_t least = segment_of(h, rf_log_position(l->map) + bytes_pending(l) + AHEAD_BYTES / 2 +
-                                       bytes_for_leases(l->map)) +
-                     2;
-    if (make_segments(l, least, NULL) == RF_OK && LOAD(h->log_short) != 0) {
+    uint64_t ends, bytes = bytes_pending(l, &ends) + bytes_unasked(l->map);
+    /* As long as there is much room, leases need not be counted: there are no more than there were, and one for each
+     * record since. */
+    uint64_t at_most = l->leases + (ends - l->counted) / GRANT_UNITS * LEASE_BYTES;
+    if (LOAD(h->log_short) == 0 && ends >= l->counted &&
+        LOAD(h->log_made) >= segments_for(l->map, bytes + at_most)) {
+        return;
+    }
+    l->leases = bytes_for_leases(l->map);
+    l->counted = ends;
+    if (make_segments(l, segments_for(l->map, bytes + l->leases), NULL) == RF_OK &&
+        LOAD(h->log_short) != 0) {
         /* There is room again, or leases were ended, and what there is is enough. */
         atomic_store_explicit(&h->log_short, 0, memory_order_release);
     }

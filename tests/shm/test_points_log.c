@@ -1392,6 +1392,75 @@ static void a_chain_that_does_not_fit_leaves_the_room_to_end_leases(void)
     play_on_small_disk(add_too_much);
 }
 
+/* Nobody waits, and nobody writes: all that is committed lies in the lanes until the end. */
+static int burst(void *argument)
+{
+    enum { HANDLES = 8, LANE = 1 << 20, TOKEN = 2000 };
+    static rf_store *stores[HANDLES];
+    static rf_lease leases[HANDLES];
+    static uint64_t n[HANDLES];
+    rf_detail detail = {0};
+    char hog[160];
+    (void)argument;
+    if (!mount_small("size=64m")) {
+        return CANT_TEST;
+    }
+    vault_small_lanes(&vault, LANE);
+    for (unsigned i = 0; i < HANDLES; i++) {
+        stores[i] = vault_open_manual(&vault);
+        if (i == 0) {
+            vault_run(stores[0], &vault, 1, 1, HANDLES, RF_WAIT);
+        }
+        leases[i] = vault_lease(stores[i], &vault, 1, i + 1);
+    }
+    /* The first round of a lane is special: its memory is made sure of. */
+    for (unsigned i = 0; i < HANDLES; i++) {
+        const struct rf_lane_head *lane = &rf_handle_of(stores[i])->actor.me->lane;
+        while (atomic_load(&lane->end) * RF_LINE < 5 * LANE / 4) {
+            rf_result result = {.durability = RF_NOWAIT};
+            n[i]++;
+            CREW_CHECK(vault_step(stores[i], &vault, &leases[i], n[i], i * 100000 + n[i], TOKEN,
+                                  &result) == RF_OK,
+                       "%s", result.detail.where);
+        }
+    }
+    CREW_CHECK(rf_barrier(stores[0], &detail) == RF_OK, "%s", detail.where);
+    hog_all_but(16384, hog);
+    uint64_t bytes = 0, last = 0;
+    for (unsigned i = 0; i < HANDLES; i++) {
+        const struct rf_lane_head *lane = &rf_handle_of(stores[i])->actor.me->lane;
+        uint64_t from = atomic_load(&lane->end);
+        rf_status status = RF_OK;
+        while (status == RF_OK && (atomic_load(&lane->end) - from) * RF_LINE < 3 * LANE / 4) {
+            rf_result result = {.durability = RF_NOWAIT};
+            n[i]++;
+            status = vault_step(stores[i], &vault, &leases[i], n[i], i * 100000 + n[i], TOKEN,
+                                &result);
+            CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s",
+                       result.detail.where);
+            last = status == RF_OK && result.epoch > last ? result.epoch : last;
+        }
+        bytes += (atomic_load(&lane->end) - from) * RF_LINE;
+    }
+    printf("  %llu bytes were committed on a full disk\n", (unsigned long long)bytes);
+    rf_status status = rf_sync(stores[0], last, &detail);
+    CREW_CHECK(status == RF_OK, "what was committed has no room: %s %s", rf_status_name(status),
+               detail.where);
+    for (unsigned i = 0; i < HANDLES; i++) {
+        complete_durably(stores[i], &leases[i], 900000 + i);
+        rf_close(stores[i]);
+    }
+    rf_destroy(vault.directory, NULL);
+    return 0;
+}
+
+static void what_many_commit_without_waiting_has_its_room_on_a_full_disk(void)
+{
+    vault_found(&vault, RF_NOWAIT);
+    vault.options.segment_bytes = 65536;
+    play_on_small_disk(burst);
+}
+
 /* By hand: only those whose name has these letters in it. */
 #define PLAY(test)                                                                                 \
     do {                                                                                           \
@@ -1419,5 +1488,6 @@ int main(int argc, char **argv)
     PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
+    PLAY(what_many_commit_without_waiting_has_its_room_on_a_full_disk);
     return UNITY_END();
 }
