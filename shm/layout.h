@@ -343,6 +343,13 @@ struct rf_log_entry {
     rf_word64 done; /* it is on the disk */
 };
 
+/* Epochs of which nothing is in the log: behind `after`, up to `until`. They were lost, or never were. */
+struct rf_log_gap {
+    uint64_t after;
+    uint64_t until;
+};
+#define RF_LOG_GAPS 8u /* that are remembered */
+
 struct rf_section {
     uint64_t offset;
     uint64_t stride;
@@ -383,6 +390,8 @@ struct rf_header {
     uint64_t flush_ns;
     uint64_t log_first;          /* number of the incarnation's first segment */
     struct rf_log_end log_after; /* what its first batch follows */
+    uint64_t log_told_from;      /* epochs up to here are too old for the log to tell of them */
+    struct rf_log_gap log_gaps[RF_LOG_GAPS]; /* the newest ones behind that */
 
     struct rf_section roster RF_ALIGNED(RF_LINE);
     struct rf_section slots;

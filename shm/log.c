@@ -91,21 +91,23 @@ struct rf_disk *rf_logger_disk(struct rf_logger *l)
     return l->disk;
 }
 
-void rf_log_start(struct rf_header *h, uint64_t first, const struct rf_log_end *after)
+void rf_log_start(struct rf_header *h, uint64_t first, const struct rf_log_end *after,
+                  uint64_t used)
 {
     uint64_t blocks = first * ((h->segment_bytes - RF_LOG_BLOCK) / RF_LOG_BLOCK);
     h->log_first = first;
     h->log_after = *after;
-    atomic_store(&h->epoch, after->epoch + 1);
-    atomic_store(&h->durable, after->epoch);
-    atomic_store(&h->log_content, after->epoch);
-    atomic_store(&h->log_vouched, after->epoch);
+    assert(used >= after->epoch);
+    atomic_store(&h->epoch, used + 1);
+    atomic_store(&h->durable, used);
+    atomic_store(&h->log_content, used);
+    atomic_store(&h->log_vouched, used);
     atomic_store(&h->log_made, first);
     atomic_store(&h->snapshot_position, blocks * RF_LOG_BLOCK);
     for (uint64_t back = 0; back < RF_LOG_ENTRIES; back++) {
         /* The last epochs before the first one, done. Tags are counted from one round on, so that
          * epoch 0 has predecessors too. */
-        uint64_t last = after->epoch + RF_LOG_ENTRIES - back;
+        uint64_t last = used + RF_LOG_ENTRIES - back;
         struct rf_log_entry *e = &h->log[last % RF_LOG_ENTRIES];
         uint64_t tag = (last / RF_LOG_ENTRIES) << 32;
         atomic_store(&e->writer, tag);
@@ -119,6 +121,16 @@ void rf_log_start(struct rf_header *h, uint64_t first, const struct rf_log_end *
             atomic_store(&e->hash[k], tag | part);
         }
     }
+}
+
+bool rf_log_lost(const struct rf_map *map, uint64_t epoch)
+{
+    const struct rf_header *h = map->header;
+    bool lost = epoch != 0 && epoch <= h->log_told_from;
+    for (unsigned i = 0; i < RF_LOG_GAPS; i++) {
+        lost = lost || (epoch > h->log_gaps[i].after && epoch <= h->log_gaps[i].until);
+    }
+    return lost;
 }
 
 struct rf_segment_header rf_log_segment_header(const struct rf_header *h, uint64_t number)

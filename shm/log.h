@@ -58,9 +58,17 @@ rf_status rf_log_make_room(struct rf_logger *logger, rf_detail *detail);
 /* The position behind the last batch that is durable, at least as of the call. */
 uint64_t rf_log_position(const struct rf_map *map);
 
-/* Readies the log's part of a new region's header: the first batch will be `after->epoch + 1` at the
- * start of segment `first`. */
-void rf_log_start(struct rf_header *header, uint64_t first, const struct rf_log_end *after);
+/* Readies the log's part of a new region's header: the first batch will be `used + 1` at the start of segment
+ * `first`, and follow `after`. */
+void rf_log_start(struct rf_header *header, uint64_t first, const struct rf_log_end *after,
+                  uint64_t used);
+/* Epochs up to here may have been told to somebody by a region whose log was durable up to `durable`. */
+static inline uint64_t rf_log_used(uint64_t durable)
+{
+    return durable + RF_LOG_ENTRIES; /* the open one is less: see seal */
+}
+/* Whether what was done in this epoch, before the store was last recovered, is not in the log, or too long ago to tell. */
+bool rf_log_lost(const struct rf_map *map, uint64_t epoch);
 /* The header of a segment of this incarnation. */
 struct rf_segment_header rf_log_segment_header(const struct rf_header *header, uint64_t number);
 

@@ -12,7 +12,9 @@
  * block of 4 KiB, is a whole number of blocks, and may run on into the next segment. Batch E begins
  * where batch E - 1 ends, except the first batch of an incarnation: that begins at the start of a
  * new segment, whose header says where the log before it ended (`after`). What lies behind that
- * place in older segments was written by the dying and is ignored for ever.
+ * place in older segments was written by the dying and is ignored for ever. Its epochs begin behind
+ * all that the last incarnation can have told anybody: the first one's is the `durable` of the header
+ * of that segment, and one.
  *
  * A BATCH is a header and the records of one epoch: lane by lane in the order of the member slots, each lane's
  * in the order in which they were committed. Replay goes by (epoch, stamp). A record is 32 bytes and

@@ -20,6 +20,8 @@ struct incarnation {
     uint64_t first;   /* segment in which it began; may be gone */
     uint64_t last;    /* the highest one that is there */
     uint64_t durable; /* one of its segments says that everything up to here was */
+    uint64_t
+        begun; /* its first epoch, less one; if its first segment is gone, perhaps a later one */
     struct rf_log_end after;
 };
 
@@ -113,6 +115,7 @@ static rf_status add_segment(struct rf_log_reader *r, const struct rf_segment_he
         last = &more[r->incarnation_count++];
         *last = (struct incarnation){
             .number = h->incarnation, .first = h->first_number, .after = h->after};
+        last->begun = h->durable > h->after.epoch ? h->durable : h->after.epoch;
     }
     last->last = h->number;
     last->durable = h->durable > last->durable ? h->durable : last->durable;
@@ -460,14 +463,21 @@ static void stand_at(struct rf_log_reader *r, size_t in, uint64_t epoch, uint64_
 static void stand_at_start(struct rf_log_reader *r, size_t in)
 {
     const struct incarnation *i = &r->incarnations[in];
-    stand_at(r, in, i->after.epoch + 1, begin_of(r, i->first), i->after.hash);
+    stand_at(r, in, i->begun + 1, begin_of(r, i->first), i->after.hash);
     r->behind = i->after;
+}
+
+/* The last epoch of the log before the place where it stands. */
+static uint64_t epoch_before(const struct rf_log_reader *r)
+{
+    const struct incarnation *i = &r->incarnations[r->in];
+    return r->position == begin_of(r, i->first) ? i->after.epoch : r->epoch - 1;
 }
 
 /* Goes over to the next incarnation, and past those that came to nothing, where this one ends. */
 static rf_status change_incarnation(struct rf_log_reader *r, rf_detail *detail)
 {
-    while (r->epoch - 1 == last_counted(r, r->in)) {
+    while (epoch_before(r) == last_counted(r, r->in)) {
         const struct rf_log_end *end = &r->incarnations[r->in + 1].after;
         if (memcmp(&r->behind, end, sizeof(*end)) != 0) {
             return refuse_at(r, r->position, r->epoch,
@@ -628,7 +638,8 @@ static rf_status stand_before(struct rf_log_reader *r, uint64_t epoch, bool *fou
     struct rf_batch_header h;
     for (size_t in = r->incarnation_count; in-- > 0;) {
         const struct incarnation *i = &r->incarnations[in];
-        if (i->after.epoch + 1 == epoch && rf_segment_exists(r->disk, i->first)) {
+        if (i->after.epoch < epoch && epoch <= i->begun + 1 &&
+            rf_segment_exists(r->disk, i->first)) {
             stand_at_start(r, in);
             *found = true;
             return RF_OK;
@@ -761,6 +772,22 @@ rf_status rf_log_first_needed(struct rf_log_reader *r, uint64_t epoch, uint64_t 
     return status == RF_OK ? refuse_bad(r, *number, detail) : status;
 }
 
+/* What of the epochs before the last one can be told. */
+static void tell_gaps(const struct rf_log_reader *r, struct rf_log_shape *shape)
+{
+    unsigned count = 0;
+    for (size_t in = r->incarnation_count; in-- > 0;) {
+        const struct incarnation *i = &r->incarnations[in];
+        if (count == RF_LOG_GAPS) {
+            return;
+        }
+        shape->told_from = i->after.epoch;
+        if (i->begun != i->after.epoch) {
+            shape->gaps[count++] = (struct rf_log_gap){.after = i->after.epoch, .until = i->begun};
+        }
+    }
+}
+
 struct rf_log_shape rf_log_reader_shape(const struct rf_log_reader *r)
 {
     struct rf_log_shape shape = {.end = r->behind, .read_from = r->read_from};
@@ -768,6 +795,8 @@ struct rf_log_shape rf_log_reader_shape(const struct rf_log_reader *r)
         const struct incarnation *last = &r->incarnations[r->incarnation_count - 1];
         shape.last_incarnation = last->number;
         shape.last_after = last->after.epoch;
+        shape.reached = last->begun > shape.end.epoch ? last->begun : shape.end.epoch;
+        tell_gaps(r, &shape);
         shape.next_segment = r->segments[r->segment_count - 1].number + 1;
         uint64_t bad = r->bad_count == 0 ? 0 : r->bad[r->bad_count - 1].number + 1;
         shape.next_segment = bad > shape.next_segment ? bad : shape.next_segment;

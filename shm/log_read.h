@@ -4,10 +4,12 @@
  * Segments belong to incarnations. An incarnation's segments all say where the log before it ended
  * (`after`); so the newest one says up to where the one before it counts, and so on back:
  *
- *   incarnation 3, after 40        epochs 41 ..
- *   incarnation 2, after 40        none: it came to nothing
- *   incarnation 1, after 25        epochs 26 .. 40; what lies behind batch 40 is ignored for ever
+ *   incarnation 3, after 90        epochs 155 ..
+ *   incarnation 2, after 90        none: it came to nothing
+ *   incarnation 1, after 25        epochs 58 .. 90; what lies behind batch 90 is ignored for ever
  *   incarnation 0, after  0        epochs  1 .. 25
+ *
+ * Between them epochs are skipped, so that none that anybody was told of comes again.
  *
  * What a bad or missing batch means:
  *
@@ -25,6 +27,7 @@
 #define RF_LOG_READ_H
 
 #include "disk.h"
+#include "layout.h"
 
 /* A batch that was verified; the records stay where they are until the next call. */
 struct rf_log_batch {
@@ -59,11 +62,14 @@ rf_status rf_log_next(struct rf_log_reader *reader, struct rf_log_batch *batch, 
 
 /* What is known after rf_log_next came to the end. */
 struct rf_log_shape {
-    struct rf_log_end end;     /* the last batch that counts */
-    uint64_t last_incarnation; /* the highest of any segment */
-    uint64_t last_after;       /* the epoch behind which it begins */
-    uint64_t next_segment;     /* a number above all */
-    uint64_t read_from;        /* segments [read_from, next_segment) were read */
+    struct rf_log_end end;               /* the last batch that counts */
+    uint64_t last_incarnation;           /* the highest of any segment */
+    uint64_t last_after;                 /* the epoch behind which it begins */
+    uint64_t reached;                    /* the greatest epoch that can have been durable */
+    uint64_t told_from;                  /* what became of epochs up to here can't be told */
+    struct rf_log_gap gaps[RF_LOG_GAPS]; /* the newest first; unused ones are 0 */
+    uint64_t next_segment;               /* a number above all */
+    uint64_t read_from;                  /* segments [read_from, next_segment) were read */
 };
 struct rf_log_shape rf_log_reader_shape(const struct rf_log_reader *reader);
 

@@ -1,5 +1,6 @@
 /* Opening, closing and looking after a store in shared memory; the backend's table. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -283,6 +284,12 @@ static rf_status store_sync(rf_store *store, uint64_t epoch, rf_detail *detail)
     }
     if (epoch > atomic_load_explicit(&head->epoch, memory_order_acquire)) {
         return rf_refuse(detail, RF_INVALID_ARGUMENT, 0, "an epoch that has not begun yet");
+    }
+    if (rf_log_lost(h->map, epoch)) {
+        return rf_refuse(detail, RF_NOT_FOUND, 0,
+                         "epoch %" PRIu64 " is of before the store was last recovered from its "
+                         "disk, and not in its log",
+                         epoch);
     }
     if (h->store.read_only && atomic_load(&head->durable) < epoch) {
         return rf_refuse(detail, RF_PERMISSION_DENIED, 0, "a read-only handle can't write the log");

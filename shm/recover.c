@@ -241,13 +241,28 @@ static void continue_time(struct rf_header *h, uint64_t seen)
     }
 }
 
-/* The first segment of this incarnation. A number that somebody else took is his. */
-static rf_status make_first_segment(struct rf_header *h, struct rf_disk *disk, uint64_t first,
-                                    const struct rf_log_end *after, rf_detail *detail)
+/* Epochs that somebody may ask for though they are not in the log; the last incarnation's are the newest ones. */
+static void remember_gaps(struct rf_header *h, const struct rf_log_shape *log)
 {
-    for (;; first++) {
+    if (log->next_segment == 0) {
+        return;
+    }
+    const unsigned kept = RF_LOG_GAPS - 1;
+    h->log_gaps[0] =
+        (struct rf_log_gap){.after = log->end.epoch, .until = rf_log_used(log->reached)};
+    memcpy(&h->log_gaps[1], log->gaps, kept * sizeof(log->gaps[0]));
+    const struct rf_log_gap *left_out = &log->gaps[kept];
+    h->log_told_from = left_out->until > log->told_from ? left_out->until : log->told_from;
+}
+
+/* The first segment of this incarnation. A number that somebody else took is his. */
+static rf_status make_first_segment(struct rf_header *h, struct rf_disk *disk,
+                                    const struct rf_log_shape *log, rf_detail *detail)
+{
+    bool fresh = log->next_segment == 0;
+    for (uint64_t first = log->next_segment;; first++) {
         struct rf_segment_header mine, there;
-        rf_log_start(h, first, after);
+        rf_log_start(h, first, &log->end, fresh ? 0 : rf_log_used(log->reached));
         mine = rf_log_segment_header(h, first);
         rf_status status = rf_segment_make(disk, &mine, (uint64_t)getpid(), detail);
         if (status == RF_OK) {
@@ -328,7 +343,8 @@ rf_status rf_recover_start(struct rf_header *h, struct rf_disk *disk, const stru
     if (status != RF_OK || !durable) {
         return status;
     }
-    status = make_first_segment(h, disk, r->log.next_segment, &r->log.end, detail);
+    remember_gaps(h, &r->log);
+    status = make_first_segment(h, disk, &r->log, detail);
     RF_POINT("recover.segment");
     if (status == RF_OK && store->has_log == 0) {
         store->has_log = 1;

@@ -53,7 +53,10 @@ static struct reading read_from(uint64_t epoch)
             break;
         }
         uint64_t e = batch.header.epoch;
-        TEST_ASSERT_EQUAL_UINT64(r.last == 0 ? epoch : r.last + 1, e);
+        TEST_ASSERT_EQUAL_UINT64(r.last == 0                           ? epoch
+                                 : book.batches[r.last + 1].bytes == 0 ? r.last + 1 + book.skip
+                                                                       : r.last + 1,
+                                 e);
         TEST_ASSERT_EQUAL_UINT64(book.batches[e].position, batch.header.position);
         TEST_ASSERT_EQUAL_UINT64(book.batches[e].record_bytes, batch.header.record_bytes);
         TEST_ASSERT_EQUAL_UINT64(book.batches[e].incarnation, batch.header.incarnation);
@@ -167,6 +170,69 @@ static void an_incarnation_counts_up_to_where_the_next_one_says(void)
     struct reading r = read_from(7);
     TEST_ASSERT_EQUAL_UINT64(5, r.shape.last_incarnation);
     TEST_ASSERT_EQUAL_UINT64(9, r.shape.last_after);
+}
+
+static void flip_batch(uint64_t epoch)
+{
+    char name[64];
+    off_t offset;
+    rf_scribe_locate(&book, book.batches[epoch].position, name, &offset);
+    rf_scribe_flip(name, offset + 200, 1);
+}
+
+static void epochs_may_be_skipped_between_incarnations(void)
+{
+    rf_scribe_open(&book, SEGMENT);
+    book.skip = 32;
+    rf_scribe_incarnation(&book, 0, &(struct rf_log_end){0});
+    write_batches(5, 3); /* 33 to 37 */
+    rf_scribe_incarnation(&book, 1, NULL);
+    write_batches(30, 3); /* 70 to 99, in several segments */
+    struct rf_log_end end = book.end;
+    rf_scribe_incarnation(&book, 2, NULL); /* came to nothing */
+    struct reading r = read_from(70);
+    TEST_ASSERT_EQUAL_UINT64(99, r.last);
+    TEST_ASSERT_EQUAL_UINT64(99, r.shape.end.epoch);
+    TEST_ASSERT_EQUAL_UINT64(131, r.shape.reached);
+    book.skip = 64; /* behind what the last one had reached */
+    rf_scribe_incarnation(&book, 3, &end);
+    write_batches(1, 3);
+    flip_batch(164); /* a torn tail: nobody says that it was durable */
+    r = read_from(70);
+    RF_EXPECT(RF_OK, r.status);
+    TEST_ASSERT_EQUAL_UINT64(99, r.shape.end.epoch);
+    TEST_ASSERT_EQUAL_UINT64(163, r.shape.reached);
+    flip_batch(164);
+    write_batches(2, 3); /* 164 to 166 */
+    static const uint64_t from[] = {33, 35, 37, 70, 71, 99, 164, 165, 166};
+    for (unsigned i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
+        book.skip = from[i] < 70 ? 32 : 64;
+        if (from[i] >= 70) {
+            expect_all(from[i], 166);
+        }
+    }
+    /* Where each batch is, from the beginning of the log. */
+    static const uint64_t last[] = {37, 99, 166}, first[] = {33, 70, 164};
+    struct rf_log_reader *reader;
+    RF_EXPECT(RF_OK, rf_log_reader_open(book.disk, SEGMENT, book.store_id, &reader, &detail));
+    RF_EXPECT(RF_OK, rf_log_seek(reader, 1, &detail)); /* the whole log */
+    for (unsigned i = 0; i < 3; i++) {
+        for (uint64_t e = first[i]; e <= last[i]; e++) {
+            struct rf_log_batch batch;
+            bool over;
+            RF_EXPECT(RF_OK, rf_log_next(reader, &batch, &over, &detail));
+            TEST_ASSERT_FALSE(over);
+            TEST_ASSERT_EQUAL_UINT64(e, batch.header.epoch);
+            TEST_ASSERT_TRUE(batch.new_incarnation == (e == first[i]));
+        }
+    }
+    struct rf_log_shape shape = rf_log_reader_shape(reader);
+    rf_log_reader_close(reader);
+    static const struct rf_log_gap gaps[] = {{99, 163}, {99, 131}, {37, 69}, {0, 32}, {0, 0}};
+    TEST_ASSERT_EQUAL_MEMORY(gaps, shape.gaps, sizeof(gaps));
+    TEST_ASSERT_EQUAL_UINT64(0, shape.told_from);
+    flip_batch(164); /* now the last one does */
+    expect_refused(70, RF_CORRUPT, "epoch 164|a later one");
 }
 
 struct numbers {
@@ -658,6 +724,7 @@ int main(void)
     RUN_TEST(what_was_written_is_read_from_every_epoch);
     RUN_TEST(an_epoch_beyond_the_end_is_none_or_a_loss_as_the_caller_knows);
     RUN_TEST(an_incarnation_counts_up_to_where_the_next_one_says);
+    RUN_TEST(epochs_may_be_skipped_between_incarnations);
     RUN_TEST(segments_in_which_nothing_counts_are_told);
     RUN_TEST(old_segments_are_not_needed);
     RUN_TEST(every_damaged_byte_is_harmless_a_cut_tail_or_a_refusal);

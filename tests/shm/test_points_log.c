@@ -1136,6 +1136,54 @@ static void after_a_write_error_nothing_is_acknowledged_and_reads_go_on(void)
     }
 }
 
+/* The judge's next write fails; then the store is opened again, from its disk. */
+static void lose_what_is_not_written(void)
+{
+    rf_detail detail = {0};
+    rf_disk_trace = fail_a_write;
+    atomic_store(&play->failing, 1);
+    CLAIM(rf_barrier(judge, &detail) == RF_IO_ERROR, detail.where);
+    rf_close(judge);
+    rf_disk_trace = NULL;
+    judge = vault_open_manual(&vault);
+}
+
+/* An epoch is a promise to be told whether it was kept, by the store as it is then: not by the next one that happens to
+ * have its number. */
+static void an_epoch_that_was_lost_is_never_said_to_be_durable(void)
+{
+    enum { LIVES = 12 };
+    uint64_t lost[LIVES][2], kept[LIVES], last = 0;
+    rf_detail detail = {0};
+    open_quiet_theatre();
+    for (uint64_t i = 0; i < LIVES; i++) {
+        rf_lease lease = vault_lease(judge, &vault, 1, 1);
+        CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+        kept[i] = i % 3 == 2 ? 0 : step_of_judge(&lease, 3 * i + 1, 0, RF_WAIT);
+        CLAIM(i % 3 == 2 || kept[i] > last, "an epoch came twice");
+        lost[i][0] = step_of_judge(&lease, 3 * i + 2, 0, RF_NOWAIT);
+        CLAIM(lost[i][0] > last && lost[i][0] > kept[i], "an epoch came twice");
+        lost[i][1] = last = atomic_load(&header()->epoch);
+        lose_what_is_not_written();
+        CLAIM(rf_sync(judge, lost[i][0], &detail) == RF_NOT_FOUND, "lost, and said to be durable");
+        CLAIM(strstr(detail.where, "not in its log") != NULL, detail.where);
+        CLAIM(i % 3 == 2 || rf_sync(judge, kept[i], &detail) == RF_OK, detail.where);
+    }
+    /* Still so, many epochs later. */
+    rf_lease lease = vault_lease(judge, &vault, 1, 2);
+    for (uint64_t n = 1; n <= 100; n++) {
+        step_of_judge(&lease, n, 0, RF_WAIT);
+    }
+    for (uint64_t i = 0; i < LIVES; i++) {
+        CLAIM(rf_sync(judge, lost[i][0], NULL) == RF_NOT_FOUND, "lost, and durable later");
+        CLAIM(rf_sync(judge, lost[i][1], NULL) == RF_NOT_FOUND, "never done, and durable");
+        /* What lies too far back is not said to be durable, nor is it lost. */
+        rf_status status = i % 3 == 2 ? RF_OK : rf_sync(judge, kept[i], NULL);
+        CLAIM(status == RF_OK || (i + 8 <= LIVES && status == RF_NOT_FOUND), "kept, and lost");
+    }
+    CLAIM(rf_sync(judge, 0, &detail) == RF_OK, detail.where);
+}
+
 /* --- a full disk --- */
 
 static int fill_a_disk(void *argument)
@@ -1347,8 +1395,7 @@ static int add_too_much(void *argument)
     CREW_CHECK(rf_get_run(own, &vault.tenant, 1, &after, &detail) == RF_OK, "%s", detail.where);
     CREW_CHECK(after.shard_count == before.shard_count, "a part of it has happened");
     const struct rf_desc *d = rf_handle_of(own)->actor.desc;
-    CREW_CHECK(atomic_load(&d->chain) == 0 &&
-                   RF_DESC_STATE(atomic_load(&d->state)) == RF_DESC_IDLE,
+    CREW_CHECK(atomic_load(&d->chain) == 0 && RF_DESC_STATE(atomic_load(&d->state)) == RF_DESC_IDLE,
                "it is still under way");
     /* What is leased can be ended, durably: its room was kept. */
     for (uint64_t i = 1; i < LEASED; i++) {
@@ -1434,8 +1481,8 @@ static int burst(void *argument)
         while (status == RF_OK && (atomic_load(&lane->end) - from) * RF_LINE < 3 * LANE / 4) {
             rf_result result = {.durability = RF_NOWAIT};
             n[i]++;
-            status = vault_step(stores[i], &vault, &leases[i], n[i], i * 100000 + n[i], TOKEN,
-                                &result);
+            status =
+                vault_step(stores[i], &vault, &leases[i], n[i], i * 100000 + n[i], TOKEN, &result);
             CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s",
                        result.detail.where);
             last = status == RF_OK && result.epoch > last ? result.epoch : last;
@@ -1486,6 +1533,7 @@ int main(int argc, char **argv)
     PLAY(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
     PLAY(a_stopped_flusher_is_replaced);
     PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
+    PLAY(an_epoch_that_was_lost_is_never_said_to_be_durable);
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
     PLAY(what_many_commit_without_waiting_has_its_room_on_a_full_disk);

@@ -533,8 +533,8 @@ bool logbook_read(struct logbook *book, const char *directory, uint64_t at_least
     if (fine) {
         r->data = r->first.segment_bytes - RF_LOG_BLOCK;
         memcpy(r->previous, r->first.after.hash, sizeof(r->previous));
-        book->last = r->first.after.epoch;
-        book->vouched = r->first.after.epoch;
+        book->last = r->first.durable;
+        book->vouched = r->first.durable;
     }
     while (fine && there) {
         fine = read_batch(r, &there);

@@ -87,6 +87,8 @@ void rf_scribe_incarnation(struct rf_scribe *b, uint64_t incarnation,
     b->after = after != NULL ? *after : b->end;
     b->end = b->after;
     b->end.position = next * data_bytes(b);
+    b->end.epoch += b->skip;
+    b->vouched = b->end.epoch; /* its epochs go on behind this */
     make_segment(b, next);
 }
 

@@ -24,6 +24,7 @@ struct rf_scribe {
     struct rf_log_end after;
     struct rf_log_end end; /* of the log so far */
     uint64_t vouched;      /* what the next segment's header will say was durable */
+    uint64_t skip;         /* epochs, before the next incarnation */
 
     /* the batch that is being composed: records, lane by lane */
     uint8_t *records;

@@ -743,12 +743,15 @@ RF_API rf_status rf_lease_parse(const char *text, rf_tenant *tenant, rf_lease *l
 
 /* Returns when everything up to `epoch` (of an rf_result) is durable. RF_IO_ERROR after a write has failed: then
  * nothing is acknowledged any more, and the store has to be closed by all and opened again. Only of an epoch
- * that had become durable before that it is still RF_OK: that is true, now as before. */
+ * that had become durable before that it is still RF_OK: that is true, now as before. RF_NOT_FOUND of an epoch of
+ * before the store was last recovered from its disk that is not in the log: what was done in it without waiting may
+ * be lost (or it is so long ago that the log does not tell any more). No epoch comes twice. */
 RF_API rf_status rf_sync(rf_store *store, uint64_t epoch, rf_detail *detail);
 /* The same for everything that any process has done so far. Together with a read before it: "only what is
  * durable". RF_IO_ERROR after a write has failed, always. */
 RF_API rf_status rf_barrier(rf_store *store, rf_detail *detail);
-/* Everything up to this epoch is on the disk. 0 in a volatile store. */
+/* Everything up to this epoch is on the disk, except what was lost before the store was last recovered: rf_sync
+ * tells. 0 in a volatile store. */
 RF_API uint64_t rf_durable(const rf_store *store);
 /* Takes a snapshot now, without stopping anybody; older segments of the log are then removed. RF_BUSY if
  * somebody is taking one. */
