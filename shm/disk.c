@@ -134,6 +134,7 @@ static int create_file(struct rf_disk *disk, const char *name, int *fd)
     if (may(&event)) {
         *fd = openat(disk->dir_fd, name, OPEN_FLAGS | O_RDWR | O_CREAT | O_EXCL, disk->mode);
         event.error = *fd < 0 ? errno : 0;
+        disk->not_opened = event.error;
     }
     return after(&event);
 }
@@ -387,6 +388,13 @@ enum rf_disk_path rf_disk_backend(const struct rf_disk *disk, const char **why)
     return disk->direct_refused ? RF_DISK_URING_BUFFERED : RF_DISK_URING_DIRECT;
 }
 
+bool rf_disk_own_limit(const struct rf_disk *disk, int error)
+{
+    bool kept_out = error == EACCES || error == EPERM || error == ENOMEM;
+    return error == EMFILE || error == ENFILE || error == EFBIG ||
+           (kept_out && error == disk->not_opened);
+}
+
 /* --- segments --- */
 
 void rf_segment_name(uint64_t number, char name[RF_DISK_NAME_MAX])
@@ -411,30 +419,36 @@ static void make_known(struct rf_disk *disk, uint64_t number)
     }
 }
 
-/* Opens, and sees that it is what it should be. */
+/* Opens; 0 or an errno. */
+static int open_by_name(struct rf_disk *disk, const char *name, int flags, int *fd)
+{
+    *fd = openat(disk->dir_fd, name, flags);
+    disk->not_opened = *fd < 0 ? errno : 0;
+    return disk->not_opened;
+}
+
+/* And sees that it is what it should be. */
 static int open_segment(struct rf_disk *disk, uint64_t number, bool writing, int *out)
 {
     char name[RF_DISK_NAME_MAX];
     rf_segment_name(number, name);
     int flags = OPEN_FLAGS | (writing ? O_WRONLY : O_RDONLY);
-    int fd = -1;
+    int fd = -1, error = EINVAL;
     if (writing && !disk->direct_refused) {
-        fd = openat(disk->dir_fd, name, flags | O_DIRECT);
-        if (fd < 0 && errno == EINVAL) {
+        error = open_by_name(disk, name, flags | O_DIRECT, &fd);
+        if (error == EINVAL) {
             rf_disk_refuse_direct(disk, EINVAL);
-        } else if (fd < 0) {
-            return errno;
         }
-        disk->direct_decided = true;
+        disk->direct_decided = disk->direct_decided || error == 0;
     }
-    if (fd < 0) {
-        fd = openat(disk->dir_fd, name, flags);
+    if (error == EINVAL) {
+        error = open_by_name(disk, name, flags, &fd);
     }
-    if (fd < 0) {
-        return errno;
+    if (error != 0) {
+        return error;
     }
     struct stat st;
-    int error = fstat(fd, &st) != 0 ? errno : 0;
+    error = fstat(fd, &st) != 0 ? errno : 0;
     if (error == 0 && (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != disk->segment_bytes)) {
         error = EUCLEAN;
     }
@@ -565,6 +579,7 @@ rf_status rf_segment_make(struct rf_disk *disk, const struct rf_segment_header *
     assert(header->header_bytes == sizeof(*header) && header->segment_bytes == disk->segment_bytes);
     rf_segment_name(header->number, name);
     int error = 0;
+    disk->not_opened = 0;
     if (!rf_segment_exists(disk, header->number)) {
         error = make_segment(disk, header, name, unique);
     }

@@ -49,6 +49,10 @@ void rf_disk_probe(struct rf_disk *disk);
  * it, "" if nothing was; it lives as long as the disk. */
 enum rf_disk_path rf_disk_backend(const struct rf_disk *disk, const char **why);
 
+/* Whether `error`, with which a call has just failed, is this process's own: it may have no more descriptors or memory,
+ * may not open or make that file, or not one of that size. Nothing was written, and nothing is wrong with the disk. */
+bool rf_disk_own_limit(const struct rf_disk *disk, int error);
+
 /* --- segments --- */
 
 /* Makes segment `header->number`: zeros of the full size under a temporary name, the header (its hash is

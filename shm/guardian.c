@@ -298,7 +298,7 @@ static uint64_t tend_log(struct rf_guardian *g)
     rf_detail why = {0};
     if (g->seen > atomic_load(&h->durable)) {
         if (rf_log_wait(g->actor.logger, g->seen, &why) != RF_OK &&
-            rf_log_own_limit(why.os_error)) {
+            rf_log_own_limit(g->actor.logger, why.os_error)) {
             uint64_t me = g->actor.id;
             atomic_compare_exchange_strong(&h->flusher, &me,
                                            0); /* whoever notes something next wakes another */

@@ -166,6 +166,31 @@ static bool seal(struct rf_map *map, uint64_t epoch)
     return mine;
 }
 
+/* --- failing --- */
+
+static void wake_waiters(struct rf_map *map, uint32_t mask)
+{
+    rf_futex_wake_low(&map->header->durable, INT32_MAX, mask);
+}
+
+/* The first failure is final: nothing is acknowledged after it, nothing is written over it. */
+static rf_status condemn(struct rf_logger *l, int error, rf_detail *detail)
+{
+    struct rf_header *h = l->map->header;
+    uint32_t fine = 0;
+    atomic_compare_exchange_strong(&h->condemned, &fine, (uint32_t)error + 1u);
+    wake_waiters(l->map, FUTEX_BITSET_MATCH_ANY);
+    return rf_log_failure(l->map, detail);
+}
+
+rf_status rf_log_failure(const struct rf_map *map, rf_detail *detail)
+{
+    int error = (int)(LOAD(map->header->condemned) - 1);
+    return rf_refuse(detail, RF_IO_ERROR, error,
+                     "writing the log of %.100s; close all handles, then open the store again",
+                     map->directory);
+}
+
 /* --- segments --- */
 
 static void raise_word(rf_word64 *word, uint64_t to)
@@ -241,12 +266,16 @@ static rf_status fill_segments(struct rf_logger *l, uint64_t number, bool *fille
             return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOSPC, "the next segment of the log");
         }
         struct rf_segment_header header = rf_log_segment_header(h, made);
+        rf_detail why = {0};
         rf_status status =
-            rf_segment_make(l->disk, &header, (uint64_t)l->id << 32 | ++l->unique, detail);
+            rf_segment_make(l->disk, &header, (uint64_t)l->id << 32 | ++l->unique, &why);
         if (status != RF_OK) {
             if (status == RF_RESOURCE_EXHAUSTED) {
                 atomic_store_explicit(&h->log_short, 1, memory_order_release);
                 l->retry_at = rf_monotonic_ns() + RETRY_NS;
+            }
+            if (detail != NULL) {
+                *detail = why;
             }
             return status;
         }
@@ -389,29 +418,6 @@ uint64_t rf_log_position(const struct rf_map *map)
     }
 }
 
-static void wake_waiters(struct rf_map *map, uint32_t mask)
-{
-    rf_futex_wake_low(&map->header->durable, INT32_MAX, mask);
-}
-
-/* The first failure is final: nothing is acknowledged after it, nothing is written over it. */
-static rf_status condemn(struct rf_logger *l, int error, rf_detail *detail)
-{
-    struct rf_header *h = l->map->header;
-    uint32_t fine = 0;
-    atomic_compare_exchange_strong(&h->condemned, &fine, (uint32_t)error + 1u);
-    wake_waiters(l->map, FUTEX_BITSET_MATCH_ANY);
-    return rf_log_failure(l->map, detail);
-}
-
-rf_status rf_log_failure(const struct rf_map *map, rf_detail *detail)
-{
-    int error = (int)(LOAD(map->header->condemned) - 1);
-    return rf_refuse(detail, RF_IO_ERROR, error,
-                     "writing the log of %.100s; close all handles, then open the store again",
-                     map->directory);
-}
-
 /* Moves `durable` over everything that is done. Returns the bits of the epochs it passed. */
 static uint32_t move_durable(struct rf_map *map)
 {
@@ -478,9 +484,21 @@ static void say_once(const struct rf_logger *l)
     }
 }
 
-bool rf_log_own_limit(int error)
+bool rf_log_own_limit(const struct rf_logger *l, int error)
 {
-    return error == EMFILE || error == ENFILE || error == EFBIG;
+    return rf_disk_own_limit(l->disk, error);
+}
+
+static rf_status refuse_own_limit(const struct rf_logger *l, int error, rf_detail *detail)
+{
+    bool may_not = error == EACCES || error == EPERM;
+    return rf_refuse(detail, may_not ? RF_PERMISSION_DENIED : RF_RESOURCE_EXHAUSTED, error,
+                     "writing the log of %.100s: %s", l->map->directory,
+                     may_not           ? "this process may not open its files"
+                     : error == ENOMEM ? "this process gets no memory to open its files"
+                     : error == EFBIG
+                         ? "this process's limit of file sizes (ulimit -f) is below a segment"
+                         : "this process has too few descriptors");
 }
 
 /* Computes and writes one batch whose predecessor is published. */
@@ -520,13 +538,8 @@ static rf_status write_batch(struct rf_logger *l, uint64_t epoch, const struct r
         RF_POINT("log.before_write");
         status = rf_log_write(l->disk, b.position, l->batcher.buffer, b.bytes, &why);
     }
-    if (status != RF_OK && rf_log_own_limit(why.os_error)) {
-        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, why.os_error,
-                         why.os_error == EFBIG
-                             ? "writing the log of %.100s: this process's limit of file sizes "
-                               "(ulimit -f) is below a segment"
-                             : "writing the log of %.100s: this process has too few descriptors",
-                         map->directory);
+    if (status != RF_OK && rf_log_own_limit(l, why.os_error)) {
+        return refuse_own_limit(l, why.os_error, detail);
     }
     if (status == RF_NOT_FOUND && LOAD(h->durable) >= epoch) {
         return RF_OK; /* stopped for long: others have written it, and its segment is not needed any more */

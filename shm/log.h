@@ -72,8 +72,8 @@ bool rf_log_lost(const struct rf_map *map, uint64_t epoch);
 /* The header of a segment of this incarnation. */
 struct rf_segment_header rf_log_segment_header(const struct rf_header *header, uint64_t number);
 
-/* An error that is this process's own: nothing was written, and nothing is wrong with the disk. Others can write the
- * batch, or this process later. */
-bool rf_log_own_limit(int error);
+/* Whether an error of this logger's last call is its process's own (rf_disk_own_limit). Others can write the batch, or
+ * this process later. */
+bool rf_log_own_limit(const struct rf_logger *logger, int error);
 
 #endif

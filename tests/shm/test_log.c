@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -1131,6 +1132,88 @@ static bool mount_here(const char *type, const char *options)
            mount(type, vault.directory, type, 0, options) == 0;
 }
 
+/* openat with any of these flags fails. */
+static bool deny_openat(uint32_t flags, uint32_t error)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, flags, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = 6, .filter = filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+struct ban {
+    uint32_t flags;
+    uint32_t error;
+    rf_status status;
+    const char *words;
+    uint64_t number; /* operation ids from here on */
+};
+
+/* Without a guardian, and with large steps: sooner or later he has to write into a segment that he has not open, or
+ * that is not there yet. */
+static int work_banned(void *argument)
+{
+    const struct ban *ban = argument;
+    rf_store *own = vault_open_manual(&vault);
+    rf_lease lease = vault_lease(own, &vault, 1, ban->number / 1000 + 1);
+    rf_status status = RF_OK;
+    rf_result result = {0};
+    if (!deny_openat(ban->flags, ban->error)) {
+        return CANT_TEST;
+    }
+    for (uint64_t i = 1; status == RF_OK && i <= 100; i++) {
+        result = (rf_result){.durability = RF_WAIT};
+        status = vault_step(own, &vault, &lease, ban->number + i, ban->number + i, 16000, &result);
+    }
+    const char *sentence = rf_shop_sentence(status, &result.detail);
+    CREW_CHECK(status == ban->status && result.detail.os_error == (int32_t)ban->error, "%s",
+               sentence);
+    CREW_CHECK(strstr(sentence, ban->words) != NULL, "%s", sentence);
+    rf_inspection seen;
+    CREW_CHECK(rf_inspect(own, &seen, NULL) == RF_OK && !seen.log_failed, "the log has failed");
+    _exit(0); /* closing would write */
+}
+
+/* Nothing was written, so nothing is lost: those who may go on. */
+static void who_may_not_open_the_log_does_not_end_it_for_others(void)
+{
+    static const struct ban bans[] = {
+        {O_DIRECT, EACCES, RF_PERMISSION_DENIED, "this process may not open", 1000},
+        {O_DIRECT, EPERM, RF_PERMISSION_DENIED, "this process may not open", 2000},
+        {O_DIRECT, ENOMEM, RF_RESOURCE_EXHAUSTED, "no memory to open", 3000},
+        {O_CREAT, EACCES, RF_PERMISSION_DENIED, "this process may not open", 4000},
+    };
+    found(RF_WAIT);
+    vault.options.segment_bytes = 65536;
+    store = vault_open_manual(&vault);
+    vault_run(store, &vault, 1, 1, 5, RF_WAIT);
+    rf_lease lease = vault_lease(store, &vault, 1, 1);
+    for (uint64_t i = 0; i < sizeof(bans) / sizeof(bans[0]); i++) {
+        struct ban ban = bans[i];
+        int code = crew_join(crew_start(work_banned, &ban), PATIENCE_MS);
+        if (code == CANT_TEST) {
+            TEST_IGNORE_MESSAGE("a seccomp filter can't be set here");
+        }
+        TEST_ASSERT_EQUAL(0, code);
+        rf_result result = {0};
+        RF_EXPECT(RF_OK, vault_step(store, &vault, &lease, i + 1, i + 1, 0, &result));
+        RF_EXPECT(RF_OK, rf_barrier(store, &detail));
+    }
+    /* What could not be written by whoever did it was written by somebody else. */
+    struct logbook book = read_disk(rf_durable(store));
+    for (uint64_t i = 0; i < sizeof(bans) / sizeof(bans[0]); i++) {
+        TEST_ASSERT_NOT_NULL(logbook_find(&book, bans[i].number + 1));
+    }
+    logbook_free(&book);
+}
+
 struct refusal {
     bool ramfs;
     bool uring;
@@ -1238,6 +1321,7 @@ int main(void)
     RUN_TEST(what_8_processes_were_told_is_on_the_disk);
     RUN_TEST(shards_are_added_to_a_run_that_others_work_on);
     RUN_TEST(an_inspection_tells_about_the_log);
+    RUN_TEST(who_may_not_open_the_log_does_not_end_it_for_others);
     RUN_TEST(without_io_uring_it_is_the_same);
     RUN_TEST(without_o_direct_it_is_the_same);
     RUN_TEST(without_both_it_is_the_same);
