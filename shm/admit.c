@@ -61,10 +61,12 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
     struct rf_lane_head *lane = &actor->me->lane;
     uint64_t ring = map->lane_mask + 1;
     uint64_t end = LOAD_RELAXED(lane->end);
+    if (LOAD(h->condemned) == 0) {
+        rf_log_secure(actor->logger);
+    }
     if (LOAD(h->condemned) != 0) {
         return rf_log_failure(map, detail);
     }
-    rf_log_secure(actor->logger);
     if (LOAD(h->log_short) != 0 && !ending) {
         rf_guardian_hurry(map); /* there may be room by now */
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOSPC,

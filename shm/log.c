@@ -269,6 +269,10 @@ static rf_status fill_segments(struct rf_logger *l, uint64_t number, bool *fille
         rf_detail why = {0};
         rf_status status =
             rf_segment_make(l->disk, &header, (uint64_t)l->id << 32 | ++l->unique, &why);
+        if (status == RF_IO_ERROR && !rf_log_own_limit(l, why.os_error)) {
+            /* Its name may be there, and a second sync of the directory may say that it is durable, and lie. */
+            return condemn(l, why.os_error, detail);
+        }
         if (status != RF_OK) {
             if (status == RF_RESOURCE_EXHAUSTED) {
                 atomic_store_explicit(&h->log_short, 1, memory_order_release);

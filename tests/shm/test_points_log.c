@@ -1136,6 +1136,44 @@ static void after_a_write_error_nothing_is_acknowledged_and_reads_go_on(void)
     }
 }
 
+/* The directory is not synced after the next segment has got its name; once. */
+static int fail_to_name_a_segment(void *context, const struct rf_disk_event *event)
+{
+    (void)context;
+    if (event->kind == RF_DISK_RENAME && event->done && strncmp(event->name2, "log.", 4) == 0) {
+        atomic_fetch_add(&play->hits, 1);
+    }
+    bool now = event->kind == RF_DISK_SYNC_DIR && !event->done && atomic_load(&play->hits) != 0 &&
+               atomic_exchange(&play->failed, 1) == 0;
+    return now ? EIO : 0;
+}
+
+/* Whoever tried again would find the segment there, sync the directory, hear that all is well, and be told a lie. */
+static void a_segment_whose_name_was_not_made_durable_ends_the_log(void)
+{
+    for (unsigned by_tending = 0; by_tending < 2; by_tending++) {
+        rf_detail detail = {0};
+        rf_result result = {.durability = RF_NOWAIT};
+        open_quiet_theatre();
+        rf_lease lease = vault_lease(judge, &vault, 1, 1);
+        CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+        rf_disk_trace = fail_to_name_a_segment;
+        rf_status status = RF_OK;
+        for (uint64_t n = 1; status == RF_OK && n <= 400; n++) {
+            status = vault_step(judge, &vault, &lease, n, n, RF_TOKEN_MAX, &result);
+            if (status == RF_OK && by_tending) {
+                status = rf_tend(judge, rf_now(judge));
+            }
+        }
+        CLAIM(atomic_load(&play->failed) != 0, "no segment was made");
+        CLAIM(atomic_load(&header()->condemned) == EIO + 1, "it was tried again");
+        CLAIM(status == RF_IO_ERROR, rf_status_name(status));
+        expect_failed(rf_barrier(judge, &detail), &detail);
+        rf_disk_trace = NULL;
+        close_theatre();
+    }
+}
+
 /* The judge's next write fails; then the store is opened again, from its disk. */
 static void lose_what_is_not_written(void)
 {
@@ -1533,6 +1571,7 @@ int main(int argc, char **argv)
     PLAY(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
     PLAY(a_stopped_flusher_is_replaced);
     PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
+    PLAY(a_segment_whose_name_was_not_made_durable_ends_the_log);
     PLAY(an_epoch_that_was_lost_is_never_said_to_be_durable);
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
