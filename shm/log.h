@@ -50,7 +50,8 @@ rf_status rf_log_close(struct rf_logger *logger, rf_detail *detail);
 
 /* The guardian makes segments long before they are needed. Where it does not keep up, whoever uses them makes
  * the least that there has to be: room for all that was committed, and to end every lease. Where there is no
- * room on the disk for that, growth is refused from then on (header.log_short), before it commits. */
+ * room on the disk for that, growth is refused from then on (header.log_short), before it commits. An error of the
+ * disk ends the log, as if a batch had met it: another attempt might seem to mend what was lost. */
 void rf_log_secure(struct rf_logger *logger);
 bool rf_log_needs_room(const struct rf_map *map);
 rf_status rf_log_make_room(struct rf_logger *logger, rf_detail *detail);
