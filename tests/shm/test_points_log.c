@@ -23,6 +23,7 @@
 #include "handle.h"
 #include "lane.h"
 #include "log.h"
+#include "log_entry.h"
 #include "logbook.h"
 #include "point.h"
 #include "prng.h"
@@ -63,9 +64,10 @@ struct play {
     _Atomic uint32_t stop;
     _Atomic uint32_t hits;
     _Atomic uint32_t fired;
-    _Atomic uint64_t segment; /* that the victim was making */
-    _Atomic uint32_t unknown; /* a point of the log that is not in the list */
-    _Atomic uint32_t failing; /* this many writes from now on, one fails; 0: none */
+    _Atomic uint32_t together; /* batches in somebody's hands when the victim came to its point */
+    _Atomic uint64_t segment;  /* that the victim was making */
+    _Atomic uint32_t unknown;  /* a point of the log that is not in the list */
+    _Atomic uint32_t failing;  /* this many writes from now on, one fails; 0: none */
     _Atomic uint32_t failed;
     char unknown_name[64];
     struct account accounts[WALKERS + 8]; /* walkers, then victims */
@@ -82,6 +84,7 @@ static struct {
     enum whose whose;
 } trap;
 static bool is_victim; /* this process */
+static const struct rf_map *victims_map;
 static _Thread_local bool is_caller;
 
 static bool in_list(const char *name)
@@ -92,6 +95,17 @@ static bool in_list(const char *name)
         }
     }
     return false;
+}
+
+/* Batches that are being computed or written, each by somebody. */
+static uint32_t batches_in_flight(const struct rf_map *map)
+{
+    uint32_t count = 0, id;
+    uint64_t open = atomic_load(&map->header->epoch);
+    for (uint64_t e = atomic_load(&map->header->durable) + 1; e < open; e++) {
+        count += rf_entry_says(&rf_entry_of(map, e)->writer, e, &id) && !rf_entry_done(map, e);
+    }
+    return count;
 }
 
 static void on_point(const char *name)
@@ -105,6 +119,9 @@ static void on_point(const char *name)
         return;
     }
     if (atomic_fetch_add(&play->hits, 1) + 1 == trap.at) {
+        if (victims_map != NULL) {
+            atomic_store(&play->together, batches_in_flight(victims_map));
+        }
         atomic_store(&play->fired, 1);
         /* To this very thread: it goes no further. */
         syscall(SYS_tgkill, getpid(), gettid(), trap.signal);
@@ -157,6 +174,7 @@ static int perform(void *argument)
     rf_lease lease = vault_lease(own, &vault, 1, part->shard);
     struct rf_prng prng = {part->first + 1};
     atomic_fetch_add(&play->ready, 1);
+    victims_map = rf_handle_of(own)->map;
     is_caller = true;
     is_victim = part->victim;
     for (uint64_t i = 1; atomic_load(&play->stop) == 0; i++) {
@@ -430,14 +448,18 @@ static uint64_t guardians_rest_at(const char *point)
 static void killed_anywhere_in_the_log_the_others_go_on(void)
 {
     static const uint32_t times[] = {1, 7};
-    uint32_t kills = 0;
+    uint32_t kills = 0, overlapping = 0, most = 0;
     for (unsigned p = 0; p < POINTS; p++) {
         uint32_t here = 0;
         flush_interval = guardians_rest_at(points[p]);
         open_theatre(RF_WAIT, RF_WAIT);
         for (unsigned t = 0; t < (crew_slowness() > 1 ? 1u : 2u); t++) {
+            atomic_store(&play->together, 0);
             start_victim(points[p], times[t], SIGKILL, ANY_THREAD, RF_WAIT);
             here += fell();
+            uint32_t together = atomic_load(&play->together);
+            overlapping += together > 1;
+            most = together > most ? together : most;
             claim_walkers_go_on(5);
         }
         stop_walkers();
@@ -447,7 +469,9 @@ static void killed_anywhere_in_the_log_the_others_go_on(void)
         CLAIM(here != 0, "it never came");
         kills += here;
     }
-    printf("  killed %u times\n", kills);
+    printf("  killed %u times, %u of them with several batches in flight, at most %u\n", kills,
+           overlapping, most);
+    CLAIM(overlapping >= (crew_slowness() > 1 ? 1u : 3u), "writers do not overlap");
 }
 
 /* Nobody waits: one guardian writes for all, sometimes the victim's, until it is killed. */
