@@ -1264,14 +1264,41 @@ static int work_without(void *argument)
     return 0;
 }
 
+/* What stderr was used for since `kept` stands for it; says it again there. */
+static unsigned lines_of(FILE *kept, const char *word, unsigned *others)
+{
+    char line[600];
+    unsigned count = 0;
+    *others = 0;
+    rewind(kept);
+    while (fgets(line, sizeof(line), kept) != NULL) {
+        fputs(line, stderr);
+        bool one = strncmp(line, "ringfence: ", 11) == 0 && strstr(line, word) != NULL;
+        count += one;
+        *others += !one;
+    }
+    return count;
+}
+
 static void expect_the_same_without(struct refusal refusal, const char *needs)
 {
     vault_found(&vault, RF_WAIT);
+    FILE *kept = tmpfile();
+    int before = dup(STDERR_FILENO);
+    TEST_ASSERT_TRUE(kept != NULL && before >= 0);
+    TEST_ASSERT_EQUAL(STDERR_FILENO, dup2(fileno(kept), STDERR_FILENO));
     int code = crew_join(crew_start(work_without, &refusal), PATIENCE_MS);
+    TEST_ASSERT_EQUAL(STDERR_FILENO, dup2(before, STDERR_FILENO));
+    close(before);
+    unsigned others, said = lines_of(kept, refusal.words[0], &others);
+    fclose(kept);
     if (code == CANT_TEST) {
         TEST_IGNORE_MESSAGE(needs);
     }
     TEST_ASSERT_EQUAL(0, code);
+    /* Once a process, however many write in it and whatever they find out. */
+    TEST_ASSERT_EQUAL(1, said);
+    TEST_ASSERT_EQUAL(0, others);
 }
 
 static void without_io_uring_it_is_the_same(void)
