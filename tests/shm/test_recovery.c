@@ -1095,7 +1095,8 @@ static void copy_directory(const char *from, const char *to)
         char a[400], b[400];
         snprintf(a, sizeof(a), "%s/%s", from, e->d_name);
         snprintf(b, sizeof(b), "%s/%s", to, e->d_name);
-        if (e->d_name[0] != '.') {
+        /* A temporary file may be gone, or have its name, before it is opened. */
+        if (e->d_name[0] != '.' && strncmp(e->d_name, "tmp.", 4) != 0) {
             copy_file(a, b);
         }
     }
