@@ -451,7 +451,7 @@ static uint64_t look_after(struct worker *w, struct job *job)
 static void wait_for(struct worker *w, struct job *job)
 {
     bool reports = true;
-    for (;;) {
+    while (waitpid(job->pid, &job->wait_status, WNOHANG) != job->pid) {
         uint64_t sleep = look_after(w, job);
         struct pollfd fds[3] = {{.fd = job->pidfd, .events = POLLIN},
                                 {.fd = w->signal_fd, .events = POLLIN},
@@ -464,9 +464,6 @@ static void wait_for(struct worker *w, struct job *job)
         }
         if (fds[2].revents != 0) {
             reports = read_reports(w, job);
-        }
-        if (waitpid(job->pid, &job->wait_status, WNOHANG) == job->pid) {
-            break;
         }
     }
     if (reports) {
@@ -766,8 +763,10 @@ static bool work_on_shard(struct worker *w)
             give_up_output(w, &job, fence);
             return false;
         }
-        bool good = WIFEXITED(job.wait_status) && WEXITSTATUS(job.wait_status) == 0;
-        if (good && job.ended_by != WHY_LOST) {
+        /* One that was told to end may well end with 0: it is not done for that. */
+        bool good = job.ended_by == WHY_NONE && WIFEXITED(job.wait_status) &&
+                    WEXITSTATUS(job.wait_status) == 0;
+        if (good) {
             complete(w);
             return true;
         }

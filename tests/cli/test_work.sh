@@ -208,6 +208,19 @@ case_a_command_that_takes_too_long_is_ended() {
     same "$(run_field done)" 15
 }
 
+case_a_command_that_ends_well_when_it_is_told_to_end_is_not_done() {
+    begin
+    # It takes too long, and goes with 0 when it is asked to.
+    expect 1 ringfence work "$store" 1 --workers 16 --timeout 200ms --retries 0 -- sh -c 'trap "exit 0" TERM; [ $RINGFENCE_SHARD != 3 ] || { sleep 30 & wait; }'
+    has "$err" "shard 3 is parked: the command ended with 0, it took too long" "15 of 16 shards done, 1 parked"
+    ringfence shard unpark "$store" 1 3
+    ringfence work "$store" 1 --workers 1 -- bash -c 'echo $$ >'"$work"'/pid.$RINGFENCE_SHARD; trap "exit 0" TERM; sleep 30 & wait' 2>"$work/log" &
+    eventually commands_run 1
+    kill -TERM $!
+    wait $! || true
+    has "$(cat "$work/log")" "15 of 16 shards done, 0 parked; 0 done here" "1 released"
+}
+
 case_a_command_that_can_not_be_started_stops_everything() {
     begin
     expect 1 ringfence work "$store" 1 --workers 2 -- "$work/no-such-command"
