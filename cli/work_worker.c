@@ -23,6 +23,7 @@ extern char **environ;
 
 #define CLAIM_SLICE_NS (100 * RF_MILLISECOND) /* how soon an idle worker notices a drain */
 #define LOOK_NS_MAX    (100 * RF_MILLISECOND) /* how soon a busy one notices a lost lease */
+#define REPORTS_NS     (10 * RF_MILLISECOND)  /* how long it listens before it looks again */
 #define REPORT_MAX     (3 * (RF_KEY_MAX + RF_TOKEN_MAX) + 2)
 #define BACKOFF_NS_MAX (60 * RF_SECOND)
 
@@ -57,7 +58,9 @@ struct job {
     double began_wall;
     char report[REPORT_MAX];
     size_t report_used;
+    size_t reported; /* bytes that were read */
     bool report_overlong;
+    bool lines_left; /* in `report`, that were not looked at yet */
     enum why ended_by;
     uint64_t term_ns; /* when it was asked to end; 0: was not */
     bool killed;
@@ -363,36 +366,72 @@ static void report_line(struct worker *w, struct job *job, const char *line, siz
     }
 }
 
-/* false when there is nothing more to come. */
-static bool read_reports(struct worker *w, struct job *job)
+/* The whole lines that were read, until the time is up: each may wait for a disk, and who writes them
+ * may write for ever. At least one. */
+static void take_lines(struct worker *w, struct job *job, uint64_t until)
 {
-    for (;;) {
-        ssize_t n = read(job->report_fd, job->report + job->report_used,
-                         sizeof(job->report) - job->report_used);
-        if (n < 0 && errno == EINTR) {
-            continue;
+    char *from = job->report, *end;
+    job->lines_left = false;
+    while ((end = memchr(from, '\n', job->report_used - (size_t)(from - job->report)))) {
+        if (from != job->report && monotonic_ns() >= until) {
+            job->lines_left = true;
+            break;
         }
-        if (n <= 0) {
-            return n < 0;
+        if (!job->report_overlong) {
+            report_line(w, job, from, (size_t)(end - from));
         }
-        job->report_used += (size_t)n;
-        char *from = job->report, *end;
-        while ((end = memchr(from, '\n', job->report_used - (size_t)(from - job->report)))) {
-            if (!job->report_overlong) {
-                report_line(w, job, from, (size_t)(end - from));
+        job->report_overlong = false;
+        from = end + 1;
+    }
+    job->report_used -= (size_t)(from - job->report);
+    memmove(job->report, from, job->report_used);
+    if (job->report_used == sizeof(job->report) && !job->lines_left) {
+        if (!job->report_overlong) {
+            say(w, "shard %s: a line on descriptor 3 is too long", id_text(w->grant->lease.shard));
+        }
+        job->report_overlong = true;
+        job->report_used = 0;
+    }
+}
+
+enum reports { REPORTS_ENDED, REPORTS_NONE, REPORTS_SOME };
+
+/* What is there, but no more than one read and REPORTS_NS. */
+static enum reports read_reports(struct worker *w, struct job *job, size_t most)
+{
+    uint64_t until = monotonic_ns() + REPORTS_NS;
+    size_t room = sizeof(job->report) - job->report_used;
+    if (job->lines_left) {
+        take_lines(w, job, until);
+        return REPORTS_SOME;
+    }
+    ssize_t n = read(job->report_fd, job->report + job->report_used, room < most ? room : most);
+    if (n <= 0) {
+        return n == 0 ? REPORTS_ENDED : errno == EINTR ? REPORTS_SOME : REPORTS_NONE;
+    }
+    job->report_used += (size_t)n;
+    job->reported += (size_t)n;
+    take_lines(w, job, until);
+    return REPORTS_SOME;
+}
+
+/* What was written before the command's end is at most what a pipe holds; somebody whom it left behind
+ * may go on writing, and is not listened to for longer. */
+static void read_last_reports(struct worker *w, struct job *job)
+{
+    int held = fcntl(job->report_fd, F_GETPIPE_SZ);
+    size_t most = job->reported + (held > 0 ? (size_t)held : 65536);
+    uint64_t until = 0;
+    while (job->lines_left || job->reported < most) {
+        enum reports reports = read_reports(w, job, most - job->reported);
+        if (reports != REPORTS_SOME) {
+            break;
+        }
+        if (atomic_load(&w->board->stop)) {
+            until = until != 0 ? until : monotonic_ns() + w->work->grace_ns;
+            if (monotonic_ns() >= until) {
+                break;
             }
-            job->report_overlong = false;
-            from = end + 1;
-        }
-        job->report_used -= (size_t)(from - job->report);
-        memmove(job->report, from, job->report_used);
-        if (job->report_used == sizeof(job->report)) {
-            if (!job->report_overlong) {
-                say(w, "shard %s: a line on descriptor 3 is too long",
-                    id_text(w->grant->lease.shard));
-            }
-            job->report_overlong = true;
-            job->report_used = 0;
         }
     }
 }
@@ -458,16 +497,19 @@ static void wait_for(struct worker *w, struct job *job)
                                 {.fd = reports ? job->report_fd : -1, .events = POLLIN}};
         struct timespec t = {.tv_sec = (time_t)(sleep / RF_SECOND),
                              .tv_nsec = (long)(sleep % RF_SECOND)};
+        if (job->lines_left) {
+            t = (struct timespec){0};
+        }
         ppoll(fds, 3, &t, NULL);
         if (fds[1].revents != 0) {
             drain_signals(w);
         }
-        if (fds[2].revents != 0) {
-            reports = read_reports(w, job);
+        if (reports && (fds[2].revents != 0 || job->lines_left)) {
+            reports = read_reports(w, job, sizeof(job->report)) != REPORTS_ENDED;
         }
     }
     if (reports) {
-        read_reports(w, job); /* what was written just before the end */
+        read_last_reports(w, job);
     }
     if (job->ended_by != WHY_NONE) {
         kill(-job->pid, SIGKILL); /* whatever it has started */

@@ -221,6 +221,17 @@ case_a_command_that_ends_well_when_it_is_told_to_end_is_not_done() {
     has "$(cat "$work/log")" "15 of 16 shards done, 0 parked; 0 done here" "1 released"
 }
 
+case_who_floods_descriptor_3_is_looked_after_like_anybody() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 16 --timeout 300ms --retries 0 -- sh -c '[ $RINGFENCE_SHARD != 3 ] || exec yes 2 >&3'
+    has "$err" "shard 3 is parked" "it took too long" "15 of 16 shards done"
+    same "$(shard_field 3 cursor_key)" 2
+    # Nor is a command waited for that has ended, and left somebody behind who writes.
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 0 ringfence work "$store" 2 --workers 16 --quiet -- sh -c '[ $RINGFENCE_SHARD != 3 ] || { yes 2 >&3 & sleep 0.1; }'
+    same "$(run_field done 2)" 16
+}
+
 case_a_command_that_can_not_be_started_stops_everything() {
     begin
     expect 1 ringfence work "$store" 1 --workers 2 -- "$work/no-such-command"
