@@ -23,6 +23,7 @@ struct table {
     const char *names[COLUMNS_MAX];
     int columns;
     int widths[COLUMNS_MAX];
+    bool narrowed[COLUMNS_MAX]; /* to fit the terminal: what is longer is cut */
     bool laid_out;
     struct cell *cells; /* LINES_HELD lines at most */
     int lines;
@@ -99,17 +100,30 @@ static int cells_wide(const char *text)
     return n;
 }
 
-static void print_cell(const struct cell *c, int width, bool last)
+/* The bytes of so many cells. */
+static int bytes_in(const char *text, int cells)
+{
+    int n = 0;
+    for (; text[n] != 0; n++) {
+        bool first = ((uint8_t)text[n] & 0xC0) != 0x80;
+        if (first && cells-- == 0) {
+            break;
+        }
+    }
+    return n;
+}
+
+static void print_cell(const struct cell *c, int width, bool narrowed, bool last)
 {
     int len = cells_wide(c->text), pad = width > len ? width - len : 0;
-    bool cut = len > width;
+    bool cut = narrowed && len > width;
     const char *on = c->colour != OUT_PLAIN ? colour_on(stdout, c->colour) : "";
     const char *off = on[0] != 0 ? colour_off(stdout) : "";
     if (c->right) {
         printf("%*s", pad, "");
     }
     if (cut) {
-        printf("%s%.*s>%s", on, width > 1 ? width - 1 : 0, c->text, off);
+        printf("%s%.*s>%s", on, bytes_in(c->text, width > 1 ? width - 1 : 0), c->text, off);
     } else {
         printf("%s%s%s", on, c->text, off);
     }
@@ -122,7 +136,7 @@ static void print_cell(const struct cell *c, int width, bool last)
 static void print_line(const struct table *t, const struct cell *line)
 {
     for (int i = 0; i < t->columns; i++) {
-        print_cell(&line[i], t->widths[i], i + 1 == t->columns);
+        print_cell(&line[i], t->widths[i], t->narrowed[i], i + 1 == t->columns);
     }
 }
 
@@ -147,6 +161,7 @@ static void lay_out(struct table *t)
             break;
         }
         t->widths[widest]--;
+        t->narrowed[widest] = true;
         total--;
     }
     t->laid_out = true;

@@ -151,6 +151,18 @@ case_shards_are_listed_by_state() {
     has "$err" "no such shard"
 }
 
+case_a_long_list_is_not_cut_where_nobody_looks() {
+    ringfence init --volatile "$store"
+    # Ids and keys grow behind the lines by which a table is aligned.
+    awk 'BEGIN { for (i = 1; i <= 1200; i++) printf "k%05d\tk%05d\n", i, i + 1; printf "l-a-long-key-%040d\tm\n", 1 }' >"$work/ranges"
+    ringfence run create "$store" 1 --ranges "$work/ranges" --first-id 1
+    ringfence run add "$store" 1 --ranges <(printf 'n\to\n') --first-id 1234567890123
+    expect 0 ringfence shard list "$store" 1 --reveal
+    same "$(wc -l <<<"$out")" 1203
+    lacks "$out" ">"
+    has "$out" "$(printf 'l-a-long-key-%040d' 1)" 1234567890123
+}
+
 case_keys_are_shown_only_when_revealed() {
     ringfence init --volatile "$store"
     printf 'sesame-one\tsesame-two\tsesame-meta\n' >"$work/ranges"
