@@ -26,6 +26,8 @@ extern char **environ;
 #define REPORTS_NS     (10 * RF_MILLISECOND)  /* how long it listens before it looks again */
 #define REPORT_MAX     (3 * (RF_KEY_MAX + RF_TOKEN_MAX) + 2)
 #define BACKOFF_NS_MAX (60 * RF_SECOND)
+#define BUSY_NS        (10 * RF_MILLISECOND) /* between tries, where somebody else has a lock */
+#define MOVES_MAX      3u /* how often a cursor may move while a shard is completed */
 
 /* Exit codes of sysexits.h that say that trying again is of no use. */
 enum { DATA_ERROR = 65, NO_INPUT = 66, NO_PERMISSION = 77 };
@@ -703,33 +705,111 @@ static bool finished_by_command(struct worker *w, uint64_t fence)
            info.fence == fence && info.status != RF_SHARD_ACTIVE;
 }
 
-static void complete(struct worker *w)
+/* A lock that somebody has for a moment, or is stopped with, is waited for while the lease is ours. */
+static bool try_again(struct worker *w, rf_status status)
 {
-    uint64_t fence = w->grant->lease.fence;
-    /* The command may have moved the cursor by `ringfence checkpoint`. */
-    bool begun = look_again(w) && w->cursor.key.data != NULL;
-    rf_cursor cursor = begun ? w->cursor : (rf_cursor){.key = w->spec.start};
-    rf_result result = {0};
-    rf_status status = rf_session_complete(w->session, cursor, &result);
-    if (status == RF_OK ||
-        ((status == RF_SHARD_TERMINAL || is_lost(status)) && finished_by_command(w, fence))) {
-        atomic_fetch_add(&w->board->done, 1);
-    } else {
-        char why[256];
-        rf_explain(status, &result.detail, why, sizeof(why));
+    if (status != RF_BUSY || atomic_load(&w->board->stop) ||
+        rf_session_check(w->session) != RF_OK) {
+        return false;
+    }
+    sleep_ns(BUSY_NS);
+    return true;
+}
+
+static rf_status open_session(struct worker *w)
+{
+    const rf_session_options options = {
+        .tenant = w->work->cli->tenant, .worker = (uint64_t)getpid(), .keep_alive = true};
+    return rf_session_create(w->store, &options, &w->session);
+}
+
+/* Gives the shard back. Afterwards nothing is held, whatever the store says: a lease that it does not
+ * take back is not kept alive any more, and ends by itself. */
+static bool release(struct worker *w)
+{
+    rf_status status;
+    do {
+        status = rf_session_release(w->session, NULL);
+    } while (try_again(w, status));
+    if (status != RF_OK) {
+        rf_session_destroy(w->session);
+        w->session = NULL;
+        open_session(w);
+    }
+    return status == RF_OK;
+}
+
+/* What is over is over: says so, or gives the shard back. */
+static void give_up(struct worker *w, enum why why)
+{
+    if (why == WHY_LOST || rf_session_check(w->session) != RF_OK) {
         atomic_fetch_add(&w->board->lost, 1);
-        say(w, "shard %s was worked on but could not be completed: %s",
-            id_text(w->grant->lease.shard), why);
+        say(w, "shard %s was lost: somebody else may have it now", id_text(w->grant->lease.shard));
+        release(w);
+    } else if (release(w)) {
+        atomic_fetch_add(&w->board->released, 1);
+    } else {
+        atomic_fetch_add(&w->board->lost, 1);
     }
 }
 
-static void park(struct worker *w, rf_park_reason reason, const struct job *job)
+/* What trying with another shard would not better. */
+static bool is_fatal(rf_status status)
+{
+    return status == RF_IO_ERROR || status == RF_CORRUPT || status == RF_RESOURCE_EXHAUSTED;
+}
+
+/* Says why the store did not take the end of a shard, which then goes back. False if no other shard would
+ * fare better. */
+static bool give_up_end(struct worker *w, const char *what, rf_status status,
+                        const rf_detail *detail)
+{
+    char why[256];
+    rf_explain(status, detail, why, sizeof(why));
+    say(w, "shard %s was worked on but could not be %s: %s", id_text(w->grant->lease.shard), what,
+        why);
+    if (rf_session_check(w->session) == RF_OK) {
+        give_up(w, WHY_STOP);
+    } else {
+        atomic_fetch_add(&w->board->lost, 1);
+        release(w);
+    }
+    return !is_fatal(status);
+}
+
+/* Both return false if this worker can't go on. */
+static bool complete(struct worker *w)
+{
+    uint64_t fence = w->grant->lease.fence;
+    rf_result result;
+    rf_status status;
+    unsigned moves = 0;
+    do {
+        /* The command may have moved the cursor by `ringfence checkpoint`. */
+        bool begun = look_again(w) && w->cursor.key.data != NULL;
+        rf_cursor cursor = begun ? w->cursor : (rf_cursor){.key = w->spec.start};
+        result = (rf_result){0};
+        status = rf_session_complete(w->session, cursor, &result);
+    } while (try_again(w, status) || (status == RF_CURSOR_REGRESSION && ++moves < MOVES_MAX));
+    if (status == RF_OK ||
+        ((status == RF_SHARD_TERMINAL || is_lost(status)) && finished_by_command(w, fence))) {
+        atomic_fetch_add(&w->board->done, 1);
+        return true;
+    }
+    return give_up_end(w, "completed", status, &result.detail);
+}
+
+static bool park(struct worker *w, rf_park_reason reason, const struct job *job)
 {
     uint64_t shard = w->grant->lease.shard;
-    rf_status status = rf_session_park(w->session, reason, NULL);
+    rf_result result;
+    rf_status status;
+    do {
+        result = (rf_result){0};
+        status = rf_session_park(w->session, reason, &result);
+    } while (try_again(w, status));
     if (status != RF_OK) {
-        atomic_fetch_add(&w->board->lost, 1);
-        return;
+        return give_up_end(w, "parked", status, &result.detail);
     }
     atomic_fetch_add(&w->board->parked, 1);
     if (WIFSIGNALED(job->wait_status)) {
@@ -740,6 +820,7 @@ static void park(struct worker *w, rf_park_reason reason, const struct job *job)
             WEXITSTATUS(job->wait_status),
             job->ended_by == WHY_TIMEOUT ? ", it took too long" : "");
     }
+    return true;
 }
 
 static bool is_hopeless(int wait_status, rf_park_reason *reason)
@@ -759,23 +840,11 @@ static bool is_hopeless(int wait_status, rf_park_reason *reason)
     }
 }
 
-/* What is over is over: says so, or gives the shard back. */
-static void give_up(struct worker *w, enum why why)
-{
-    if (why == WHY_LOST || rf_session_check(w->session) != RF_OK) {
-        atomic_fetch_add(&w->board->lost, 1);
-        say(w, "shard %s was lost: somebody else may have it now", id_text(w->grant->lease.shard));
-        rf_session_release(w->session, NULL);
-    } else if (rf_session_release(w->session, NULL) == RF_OK) {
-        atomic_fetch_add(&w->board->released, 1);
-    }
-}
-
 /* Without its output a shard is not done, unless the command itself has said so. */
 static void give_up_output(struct worker *w, const struct job *job, uint64_t fence)
 {
     if (finished_by_command(w, fence)) {
-        rf_session_release(w->session, NULL);
+        release(w);
     } else {
         give_up(w, job->ended_by == WHY_LOST ? WHY_LOST : WHY_STOP);
     }
@@ -795,7 +864,7 @@ static bool work_on_shard(struct worker *w)
         int error = start(w, &job);
         if (error != 0) {
             say(w, "%s can't be started: %s", w->work->command[0], strerror(error));
-            rf_session_release(w->session, NULL);
+            release(w);
             return false;
         }
         wait_for(w, &job);
@@ -809,11 +878,10 @@ static bool work_on_shard(struct worker *w)
         bool good = job.ended_by == WHY_NONE && WIFEXITED(job.wait_status) &&
                     WEXITSTATUS(job.wait_status) == 0;
         if (good) {
-            complete(w);
-            return true;
+            return complete(w);
         }
         if (finished_by_command(w, fence)) {
-            rf_session_release(w->session, NULL);
+            release(w);
             atomic_fetch_add(good ? &w->board->done : &w->board->failed, 1);
             return true;
         }
@@ -824,8 +892,7 @@ static bool work_on_shard(struct worker *w)
         atomic_fetch_add(&w->board->failed, 1);
         ring_bell(w->work);
         if (is_hopeless(job.wait_status, &reason) || tries > w->work->retries) {
-            park(w, reason, &job);
-            return true;
+            return park(w, reason, &job);
         }
         atomic_store(&w->seat->state, SEAT_IDLE);
         if (atomic_load(&w->board->drain) || !wait_a_little(w, backoff(w->work, tries))) {
@@ -943,10 +1010,8 @@ int work_as_worker(struct work *work, uint32_t number)
         info.config.lease_duration / 10 < w.look_ns) {
         w.look_ns = info.config.lease_duration / 10 + RF_MILLISECOND;
     }
-    const rf_session_options options = {
-        .tenant = work->cli->tenant, .worker = (uint64_t)getpid(), .keep_alive = true};
     int result = WORKER_FATAL;
-    if (rf_session_create(w.store, &options, &w.session) == RF_OK) {
+    if (open_session(&w) == RF_OK) {
         atomic_store(&w.seat->state, SEAT_IDLE);
         result = claim_loop(&w);
         rf_session_destroy(w.session);
