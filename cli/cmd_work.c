@@ -113,6 +113,10 @@ static int read_work(struct cli *cli, struct work *w)
     if (w->lines_per_shard == 0 || w->ahead == 0) {
         return cli_fail(EXIT_USAGE, "--lines-per-shard and --ahead are at least 1");
     }
+    if (w->lines_per_shard > LINES_MAX) {
+        return cli_fail(EXIT_USAGE, "--lines-per-shard is at most %u: more lines fit no shard",
+                        LINES_MAX);
+    }
     if (w->config.lease_duration == 0) {
         return cli_fail(EXIT_USAGE, "--lease is more than 0");
     }

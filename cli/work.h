@@ -99,6 +99,8 @@ char **expand_command(const struct work *work, const struct items *items, uint64
                       uint32_t seat);
 /* The lines in a shard's metadata that are behind its cursor. */
 struct items items_of(rf_spec spec, rf_cursor cursor);
+/* More lines than that are too long for the metadata of a shard, even if they are empty. */
+#define LINES_MAX (RF_METADATA_MAX + 1u)
 /* Keys of lines: their numbers, with leading zeros. */
 #define LINE_KEY 20
 void line_key(uint64_t number, char out[LINE_KEY + 1]);

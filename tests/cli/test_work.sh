@@ -480,6 +480,8 @@ case_a_dry_run_runs_nothing() {
     expect 0 ringfence work --help
     has "$(grep -- --dry-run <<<"$out")" "--reveal"
     expect 2 ringfence work "$store" 1 --workers 0 -- true
+    expect 2 ringfence work "$store" 1 --lines --dry-run --lines-per-shard 2305843009213693952 -- true </dev/null
+    has "$err" "--lines-per-shard is at most 16385"
     expect 2 ringfence work "$store" 1 --pipe -- true
 }
 
