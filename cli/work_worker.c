@@ -643,11 +643,12 @@ static void log_job(struct worker *w, const struct job *job, uint64_t bytes)
     free(line);
 }
 
+/* False if nothing is to be tried again, because nothing is to be begun any more or the lease is lost. */
 static bool wait_a_little(struct worker *w, uint64_t ns)
 {
     uint64_t until = monotonic_ns() + ns, now;
     while ((now = monotonic_ns()) < until) {
-        if (atomic_load(&w->board->stop) || rf_session_check(w->session) != RF_OK) {
+        if (atomic_load(&w->board->drain) || rf_session_check(w->session) != RF_OK) {
             return false;
         }
         uint64_t sleep = until - now < w->look_ns ? until - now : w->look_ns;
@@ -658,7 +659,7 @@ static bool wait_a_little(struct worker *w, uint64_t ns)
             drain_signals(w);
         }
     }
-    return true;
+    return !atomic_load(&w->board->drain);
 }
 
 /* Twice as long every time, and a random part of it, so that those who failed together do not try
@@ -895,7 +896,7 @@ static bool work_on_shard(struct worker *w)
             return park(w, reason, &job);
         }
         atomic_store(&w->seat->state, SEAT_IDLE);
-        if (atomic_load(&w->board->drain) || !wait_a_little(w, backoff(w->work, tries))) {
+        if (!wait_a_little(w, backoff(w->work, tries))) {
             give_up(w, WHY_STOP);
             return true;
         }

@@ -192,6 +192,22 @@ case_failing_commands_are_tried_again_and_then_parked() {
     same "$(run_field status)" done
 }
 
+case_who_waits_to_try_again_does_not_when_everything_ends() {
+    begin
+    ringfence work "$store" 1 --workers 1 --backoff 60s -- sh -c 'echo >>'"$work/tries"'; false' 2>"$work/log" &
+    local code=0
+    eventually test -s "$work/tries"
+    sleep 0.1
+    kill -INT $!
+    wait $! || code=$?
+    same "$code" 130
+    same "$(wc -l <"$work/tries")" 1
+    has "$(cat "$work/log")" "1 released"
+    expect 1 timeout 30 ringfence work "$store" 1 --workers 2 --backoff 60s --halt soon,fail=1 -- sh -c 'echo >>'"$work/more"'; mkdir '"$work/first"' 2>/dev/null || exit 1; sleep 0.2; exit 65'
+    has "$err" "halting" "1 parked" "1 released"
+    same "$(wc -l <"$work/more")" 2
+}
+
 case_exit_codes_of_sysexits_park_at_once() {
     begin
     expect 1 ringfence work "$store" 1 --workers 2 --backoff 1ms -- sh -c 'echo >>'"$work/tries"'; case $RINGFENCE_SHARD in 1) exit 65 ;; 2) exit 66 ;; 3) exit 77 ;; esac'
