@@ -234,13 +234,16 @@ static int open_stdin(const struct worker *w, const struct items *items)
 }
 
 /* Between vfork and exec: our memory, our thread asleep. Only system calls. */
-static void become_command(struct seat *seat, char **words, char **environment, const int fds[4],
-                           volatile int *error)
+static void become_command(struct seat *seat, pid_t worker, char **words, char **environment,
+                           const int fds[4], volatile int *error)
 {
     sigset_t none;
     sigemptyset(&none);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != worker) {
+        _exit(127); /* it died before that, and nobody would tell us */
+    }
     atomic_store(&seat->command, getpid());
     /* The sources may sit at 0 to 3 themselves, if the worker was started without these. */
     int high[4];
@@ -271,9 +274,10 @@ static void become_command(struct seat *seat, char **words, char **environment, 
 static __attribute__((noinline)) pid_t spawn(struct seat *seat, char **words, char **environment,
                                              const int fds[4], volatile int *error)
 {
+    pid_t worker = getpid();
     pid_t pid = vfork();
     if (pid == 0) {
-        become_command(seat, words, environment, fds, error);
+        become_command(seat, worker, words, environment, fds, error);
     }
     if (pid < 0) {
         *error = errno;
@@ -324,6 +328,7 @@ static int start(struct worker *w, struct job *job)
     free_environment(environment);
     if (error != 0 && job->pid > 0) {
         waitpid(job->pid, NULL, 0);
+        atomic_store(&w->seat->command, 0);
         job->pid = -1;
     }
     return error;
