@@ -263,9 +263,21 @@ struct supervisor {
     bool over; /* nothing is left to do, or nothing may be done */
     bool interrupted;
     bool halted;
-    bool output_lost; /* and that was said */
-    int trouble;      /* exit code */
+    bool output_lost;        /* and that was said */
+    int trouble;             /* exit code */
+    rf_status not_completed; /* why the run could not be, though all is done */
+    uint64_t stopped_ns;     /* when commands were told to end; 0: they were not */
 };
+
+#define SAY_NS (200 * RF_MILLISECOND)
+
+/* Whether stderr takes a line now. Nobody may read it, and then what is said is lost: a supervisor that
+ * waits for a reader would not hear Ctrl-C. */
+static bool takes_a_line(uint64_t ns)
+{
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&fd, 1, (int)(ns / RF_MILLISECOND)) != 0;
+}
 
 static void tell(struct supervisor *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -439,6 +451,21 @@ static void take_signals(struct supervisor *s)
     }
 }
 
+/* False if somebody is in the way. Somebody else may have been faster, which is as good. */
+static bool complete_run(struct supervisor *s)
+{
+    const struct work *w = s->work;
+    rf_result result = {0};
+    rf_status status = rf_complete_run(s->store, rf_now(s->store), &w->cli->tenant, w->run,
+                                       rf_new_op(s->store), &result);
+    s->not_completed = status == RF_RUN_TERMINAL ? RF_OK : status;
+    w->cli->detail = result.detail;
+    if (status == RF_OK || status == RF_RUN_TERMINAL) {
+        rf_get_run(s->store, &w->cli->tenant, w->run, &s->run, NULL);
+    }
+    return status != RF_BUSY;
+}
+
 /* How far the run is, and whether this is the end. */
 static void judge(struct supervisor *s)
 {
@@ -458,13 +485,12 @@ static void judge(struct supervisor *s)
         drain(s);
     } else if (!s->over && all_known && active == 0 &&
                (r->status == RF_RUN_ACTIVE || (w->lines && !s->feed.registered))) {
+        bool complete = r->parked == 0 && !w->keep_open && r->status == RF_RUN_ACTIVE;
+        if (complete && !complete_run(s)) {
+            return; /* once more, soon */
+        }
         s->over = true;
         drain(s);
-        if (r->parked == 0 && !w->keep_open && r->status == RF_RUN_ACTIVE) {
-            rf_complete_run(s->store, rf_now(s->store), &w->cli->tenant, w->run,
-                            rf_new_op(s->store), NULL);
-            rf_get_run(s->store, &w->cli->tenant, w->run, &s->run, NULL);
-        }
     }
     uint64_t done = atomic_load(&s->board->done), parked = atomic_load(&s->board->parked);
     uint64_t reached = w->halt_what == HALT_FAIL      ? parked
@@ -587,6 +613,10 @@ static int conclude(struct supervisor *s)
             fprintf(stderr, ", %" PRIu64 " workers restarted", s->restarts);
         }
         fputc('\n', stderr);
+    }
+    if (s->not_completed != RF_OK && s->trouble == EXIT_DONE) {
+        s->trouble =
+            cli_refuse(s->not_completed, &w->cli->detail, 0, "completing run %s", id_text(w->run));
     }
     return s->interrupted                                                        ? EXIT_INTERRUPTED
            : s->trouble != EXIT_DONE                                             ? s->trouble
