@@ -561,6 +561,10 @@ static bool copy_output(struct worker *w, int from, int to, uint64_t *total)
         at += n;
         *total += (uint64_t)n;
     }
+    if (n < 0) {
+        atomic_store(&w->board->lost_output[to == STDERR_FILENO], errno);
+        return false;
+    }
     return true;
 }
 
