@@ -284,14 +284,19 @@ static void tell(struct supervisor *s, const char *format, ...)
 static void tell(struct supervisor *s, const char *format, ...)
 {
     va_list args;
-    output_lock(s->board);
-    bar_clear(&s->bar, stderr);
-    fprintf(stderr, "ringfence: ");
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    output_unlock(s->board);
+    /* Who has the lock may be stuck with standard output; this is another file, more often than not. */
+    bool locked = output_lock_within(s->board, SAY_NS);
+    if (takes_a_line(SAY_NS)) {
+        bar_clear(&s->bar, stderr);
+        fprintf(stderr, "ringfence: ");
+        va_start(args, format);
+        vfprintf(stderr, format, args);
+        va_end(args);
+        fputc('\n', stderr);
+    }
+    if (locked) {
+        output_unlock(s->board);
+    }
 }
 
 static bool start_worker(struct supervisor *s, uint32_t number)
@@ -355,10 +360,27 @@ static void stop_commands(struct supervisor *s)
 {
     drain(s);
     atomic_store(&s->board->stop, 1);
+    s->stopped_ns = s->stopped_ns != 0 ? s->stopped_ns : monotonic_ns();
     for (uint32_t i = 0; i < s->work->workers; i++) {
         pid_t pid = atomic_load(&s->board->seats[i].worker);
         if (pid > 0) {
             kill(pid, SIGTERM); /* so that it looks at the board */
+        }
+    }
+}
+
+/* They end with their commands, unless they are blocked: in a write that nobody reads, mostly. Killed,
+ * they lose nothing but that: a lease ends with its worker. */
+static void kill_blocked(struct supervisor *s)
+{
+    uint64_t grace = s->work->grace_ns < NEVER_NS ? s->work->grace_ns : NEVER_NS;
+    if (s->stopped_ns == 0 || monotonic_ns() - s->stopped_ns < grace + BLOCKED_NS) {
+        return;
+    }
+    for (uint32_t i = 0; i < s->work->workers; i++) {
+        pid_t pid = atomic_load(&s->board->seats[i].worker);
+        if (pid > 0) {
+            kill(pid, SIGKILL);
         }
     }
 }
@@ -524,7 +546,13 @@ static void show_progress(struct supervisor *s, bool last)
              count_workers(s, true));
         return;
     }
-    output_lock(s->board);
+    if (!output_lock_within(s->board, 0)) {
+        return; /* somebody prints; soon again */
+    }
+    if (!takes_a_line(0)) {
+        output_unlock(s->board);
+        return;
+    }
     bar_draw(&s->bar, stderr,
              &(struct bar_state){.run = s->work->run,
                                  .whole = r->shard_count - r->split,
@@ -546,6 +574,7 @@ static void supervise(struct supervisor *s)
 {
     s->drawn_ns = monotonic_ns();
     for (;;) {
+        kill_blocked(s);
         reap(s);
         judge(s);
         show_progress(s, false);
@@ -586,7 +615,8 @@ static int conclude(struct supervisor *s)
 {
     const struct work *w = s->work;
     uint64_t took = monotonic_ns() - s->began_ns;
-    if (s->draws) {
+    bool told = !takes_a_line(RF_SECOND) || w->quiet; /* nobody reads it, or wants to */
+    if (s->draws && !told) {
         bar_clear(&s->bar, stderr);
     }
     if (w->lines && !s->feed.registered && s->feed.made_run) {
@@ -595,7 +625,7 @@ static int conclude(struct supervisor *s)
                       NULL);
         rf_purge_run(s->store, rf_now(s->store), &w->cli->tenant, w->run, NULL);
     }
-    if (!w->quiet) {
+    if (!told) {
         const rf_run_info *r = &s->run;
         fprintf(stderr,
                 "ringfence: run %s: %" PRIu64 " of %" PRIu64 " shards done, %" PRIu64

@@ -24,6 +24,11 @@
 
 #define WORKERS_MAX 1024u
 
+/* How long a worker may take, beyond its command's grace, to come to its end when it is stopped: whoever
+ * is blocked by a reader that does not read is killed then. */
+#define BLOCKED_NS RF_SECOND
+#define NEVER_NS   (365 * 24 * 3600 * RF_SECOND)
+
 enum seat_state { SEAT_EMPTY, SEAT_IDLE, SEAT_RUNNING, SEAT_GIVEN_UP };
 
 struct seat {
@@ -87,6 +92,8 @@ int work_as_worker(struct work *work, uint32_t seat);
 
 /* Whoever prints, be it output of a command or the bar, holds the board's lock. */
 void output_lock(struct board *board);
+/* Not for longer than this: whoever has it may be waiting for a reader. */
+bool output_lock_within(struct board *board, uint64_t ns);
 void output_unlock(struct board *board);
 
 /* The command's words with {} replaced. Without any {} the items come last. `items` is what the

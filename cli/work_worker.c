@@ -76,6 +76,20 @@ void output_lock(struct board *board)
     }
 }
 
+bool output_lock_within(struct board *board, uint64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t at = (uint64_t)until.tv_nsec + ns;
+    until.tv_sec += (time_t)(at / RF_SECOND);
+    until.tv_nsec = (long)(at % RF_SECOND);
+    int error = pthread_mutex_timedlock(&board->output, &until);
+    if (error == EOWNERDEAD) {
+        pthread_mutex_consistent(&board->output);
+    }
+    return error == 0 || error == EOWNERDEAD;
+}
+
 void output_unlock(struct board *board)
 {
     pthread_mutex_unlock(&board->output);
@@ -974,6 +988,12 @@ static void *stop_with_parent(void *argument)
         atomic_store(&w->board->drain, 1);
         atomic_store(&w->board->stop, 1);
         kill(getpid(), SIGTERM); /* wakes whoever polls */
+        sleep_ns(w->work->grace_ns < NEVER_NS ? w->work->grace_ns + BLOCKED_NS : NEVER_NS);
+        pid_t command = atomic_load(&w->seat->command);
+        if (command > 0) {
+            kill(-command, SIGKILL);
+        }
+        kill(getpid(), SIGKILL); /* nobody reads what it prints: it would hang for ever */
     }
     return NULL;
 }

@@ -119,6 +119,26 @@ case_work_stops_when_nobody_reads_its_output() {
     same "$(sort -u <<<"$out")" 141
 }
 
+case_a_reader_that_reads_nothing_does_not_hold_up_the_end() {
+    begin
+    mkfifo "$work/fifo"
+    exec 5<>"$work/fifo"
+    ringfence work "$store" 1 --workers 2 --grace 100ms -- sh -c 'touch '"$work"'/ran.$RINGFENCE_SHARD; head -c 200000 /dev/zero' >&5 2>"$work/log" &
+    local farm=$! code=0
+    printed() { [ "$(ls "$work" | grep -c '^ran')" = 2 ]; }
+    eventually printed
+    sleep 0.1
+    kill -INT "$farm"
+    draining() { grep -q "no more shards are taken" "$work/log"; }
+    eventually draining
+    kill -INT "$farm"
+    wait "$farm" || code=$?
+    same "$code" 130
+    has "$(cat "$work/log")" "0 of 16 shards done"
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+}
+
 # --- what a command reports ---
 
 case_descriptor_3_moves_the_cursor_and_the_next_one_goes_on_there() {
