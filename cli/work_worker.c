@@ -45,7 +45,11 @@ struct worker {
     int signal_fd;
     int joblog_fd;
     uint64_t look_ns;
+    uint64_t claimed; /* a time of the store, soon after the grant */
 };
+
+/* What the command itself has made of its shard, with the lease from its environment. */
+enum said { SAID_NOTHING, SAID_DONE, SAID_PARKED, SAID_RELEASED };
 
 /* Why a command was ended before its time. */
 enum why { WHY_NONE, WHY_LOST, WHY_TIMEOUT, WHY_STOP };
@@ -66,6 +70,7 @@ struct job {
     enum why ended_by;
     uint64_t term_ns; /* when it was asked to end; 0: was not */
     bool killed;
+    enum said said;
     int wait_status;
 };
 
@@ -351,7 +356,7 @@ static int start(struct worker *w, struct job *job)
 /* --- while it runs --- */
 
 /* "KEY" or "KEY<TAB>TOKEN". */
-static void report_line(struct worker *w, struct job *job, const char *line, size_t len)
+static void report_line(struct worker *w, const char *line, size_t len)
 {
     static uint8_t key[RF_KEY_MAX], token[RF_TOKEN_MAX];
     rf_cursor cursor = {0};
@@ -377,9 +382,7 @@ static void report_line(struct worker *w, struct job *job, const char *line, siz
     if (status == RF_OK) {
         return;
     }
-    if (rf_session_check(w->session) != RF_OK) {
-        job->ended_by = job->ended_by == WHY_NONE ? WHY_LOST : job->ended_by;
-    } else {
+    if (rf_session_check(w->session) == RF_OK) { /* else look_after() finds out why */
         char why[256];
         rf_explain(status, &result.detail, why, sizeof(why));
         say(w, "shard %s: a checkpoint on descriptor 3 was refused: %s",
@@ -399,7 +402,7 @@ static void take_lines(struct worker *w, struct job *job, uint64_t until)
             break;
         }
         if (!job->report_overlong) {
-            report_line(w, job, from, (size_t)(end - from));
+            report_line(w, from, (size_t)(end - from));
         }
         job->report_overlong = false;
         from = end + 1;
@@ -474,14 +477,49 @@ static void drain_signals(struct worker *w)
     }
 }
 
+static bool ends_a_lease(uint8_t kind)
+{
+    return kind == RF_OP_COMPLETE || kind == RF_OP_PARK || kind == RF_OP_SPLIT_REPLACE ||
+           kind == RF_OP_RELEASE || kind == RF_OP_UNPARK; /* that is a fence without a lease */
+}
+
+/*
+ * What the store says of a shard that we may not hold any more. Others may have had it since; but every
+ * one of them got a fence of its own, and ended it with one operation at most. If there are as many such
+ * operations as fences, the first one is ours. Where the ring does not reach back so far it is taken for a
+ * loss, which ends the command: that is safe.
+ */
+static enum said said_by_command(struct worker *w)
+{
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_shard_info info;
+    uint64_t ends = 0, fence = w->grant->lease.fence;
+    uint8_t first = 0;
+    if (rf_get_shard(w->store, &w->work->cli->tenant, w->work->run, w->grant->lease.shard, &info,
+                     scratch, sizeof(scratch), NULL) != RF_OK) {
+        return SAID_NOTHING;
+    }
+    for (uint32_t i = info.ring_count; i-- > 0 && info.ring[i].executed_at >= w->claimed;) {
+        if (ends_a_lease(info.ring[i].kind)) {
+            ends++;
+            first = info.ring[i].kind;
+        }
+    }
+    if (ends == 0 || ends != info.fence - fence + (info.leased ? 0 : 1)) {
+        return SAID_NOTHING;
+    }
+    return first == RF_OP_RELEASE ? SAID_RELEASED : first == RF_OP_PARK ? SAID_PARKED : SAID_DONE;
+}
+
 /* Everything that may end the command before its time. Returns how long to sleep at most. */
 static uint64_t look_after(struct worker *w, struct job *job)
 {
     uint64_t now = monotonic_ns(), sleep = w->look_ns;
-    if (rf_session_check(w->session) != RF_OK || job->ended_by == WHY_LOST) {
+    if (job->ended_by == WHY_NONE && job->said == SAID_NOTHING &&
+        rf_session_check(w->session) != RF_OK) {
         /* The command itself may have completed, parked or released the shard: let it finish. */
-        rf_status why = rf_session_check(w->session);
-        if (why != RF_SHARD_TERMINAL) {
+        job->said = said_by_command(w);
+        if (job->said == SAID_NOTHING) {
             ask_to_end(job, WHY_LOST);
         }
     }
@@ -719,16 +757,6 @@ static bool is_lost(rf_status status)
     return status == RF_STALE_FENCE || status == RF_LEASE_EXPIRED || status == RF_NOT_FOUND;
 }
 
-/* The store's last word about a shard that we do not hold any more: did the command finish it? */
-static bool finished_by_command(struct worker *w, uint64_t fence)
-{
-    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
-    rf_shard_info info;
-    return rf_get_shard(w->store, &w->work->cli->tenant, w->work->run, w->grant->lease.shard, &info,
-                        scratch, sizeof(scratch), NULL) == RF_OK &&
-           info.fence == fence && info.status != RF_SHARD_ACTIVE;
-}
-
 /* A lock that somebody has for a moment, or is stopped with, is waited for while the lease is ours. */
 static bool try_again(struct worker *w, rf_status status)
 {
@@ -755,7 +783,7 @@ static bool release(struct worker *w)
     do {
         status = rf_session_release(w->session, NULL);
     } while (try_again(w, status));
-    if (status != RF_OK) {
+    if (status != RF_OK && status != RF_SHARD_TERMINAL && !is_lost(status)) {
         rf_session_destroy(w->session);
         w->session = NULL;
         open_session(w);
@@ -801,10 +829,19 @@ static bool give_up_end(struct worker *w, const char *what, rf_status status,
     return !is_fatal(status);
 }
 
+/* The shard has ended, by whatever was said of it. */
+static void count_end(struct worker *w, enum said said)
+{
+    atomic_fetch_add(said == SAID_DONE     ? &w->board->done
+                     : said == SAID_PARKED ? &w->board->parked
+                                           : &w->board->released,
+                     1);
+    release(w);
+}
+
 /* Both return false if this worker can't go on. */
 static bool complete(struct worker *w)
 {
-    uint64_t fence = w->grant->lease.fence;
     rf_result result;
     rf_status status;
     unsigned moves = 0;
@@ -815,9 +852,9 @@ static bool complete(struct worker *w)
         result = (rf_result){0};
         status = rf_session_complete(w->session, cursor, &result);
     } while (try_again(w, status) || (status == RF_CURSOR_REGRESSION && ++moves < MOVES_MAX));
-    if (status == RF_OK ||
-        ((status == RF_SHARD_TERMINAL || is_lost(status)) && finished_by_command(w, fence))) {
-        atomic_fetch_add(&w->board->done, 1);
+    enum said said = status == RF_OK ? SAID_DONE : said_by_command(w);
+    if (said != SAID_NOTHING) {
+        count_end(w, said);
         return true;
     }
     return give_up_end(w, "completed", status, &result.detail);
@@ -865,9 +902,9 @@ static bool is_hopeless(int wait_status, rf_park_reason *reason)
 }
 
 /* Without its output a shard is not done, unless the command itself has said so. */
-static void give_up_output(struct worker *w, const struct job *job, uint64_t fence)
+static void give_up_output(struct worker *w, const struct job *job, enum said said)
 {
-    if (finished_by_command(w, fence)) {
+    if (said != SAID_NOTHING) {
         release(w);
     } else {
         give_up(w, job->ended_by == WHY_LOST ? WHY_LOST : WHY_STOP);
@@ -880,7 +917,6 @@ static bool work_on_shard(struct worker *w)
     static struct job job;
     uint64_t bytes;
     rf_park_reason reason = RF_PARK_TOO_MANY_ERRORS;
-    uint64_t fence = w->grant->lease.fence;
     w->spec = w->grant->spec;
     w->cursor = w->grant->cursor;
     for (uint64_t tries = 1;; tries++) {
@@ -894,20 +930,21 @@ static bool work_on_shard(struct worker *w)
         wait_for(w, &job);
         bool printed = print_output(w, &job, &bytes);
         log_job(w, &job, bytes);
+        enum said said = job.said != SAID_NOTHING ? job.said : said_by_command(w);
         if (!printed) {
-            give_up_output(w, &job, fence);
+            give_up_output(w, &job, said);
             return false;
         }
         /* One that was told to end may well end with 0: it is not done for that. */
         bool good = job.ended_by == WHY_NONE && WIFEXITED(job.wait_status) &&
                     WEXITSTATUS(job.wait_status) == 0;
+        if (said != SAID_NOTHING) {
+            atomic_fetch_add(&w->board->failed, good ? 0 : 1);
+            count_end(w, said);
+            return true;
+        }
         if (good) {
             return complete(w);
-        }
-        if (finished_by_command(w, fence)) {
-            release(w);
-            atomic_fetch_add(good ? &w->board->done : &w->board->failed, 1);
-            return true;
         }
         if (job.ended_by == WHY_LOST || job.ended_by == WHY_STOP) {
             give_up(w, job.ended_by);
@@ -936,6 +973,7 @@ static int claim_loop(struct worker *w)
             rf_session_claim(w->session, w->work->run, CLAIM_SLICE_NS, &w->grant, &result);
         switch (status) {
         case RF_OK:
+            w->claimed = rf_now(w->store);
             if (!work_on_shard(w)) {
                 return WORKER_FATAL;
             }

@@ -190,6 +190,27 @@ END
     same "$(run_field done)" 16
 }
 
+case_what_a_command_makes_of_its_shard_is_counted_as_that() {
+    begin --lease 300ms
+    cat >"$work/command" <<'END'
+case $RINGFENCE_SHARD in
+1) ringfence complete; sleep 0.5 ;;
+2 | 3) ringfence park --reason poisoned; sleep 0.5 ;;
+4) [ -e "$1" ] || { touch "$1"; ringfence release; sleep 0.5; touch "$1.end"; exit 1; } ;;
+esac
+END
+    # Nobody is called lost, though it goes on for longer than a lease.
+    expect 1 ringfence work "$store" 1 --workers 16 -- bash "$work/command" "$work/released"
+    has "$err" "14 of 16 shards done, 2 parked; 14 done here" "1 released"
+    lacks "$err" lost
+    [ -e "$work/released.end" ] || fail "who has released its shard was ended"
+    # --halt counts what was parked that way as well.
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 1 ringfence work "$store" 2 --workers 1 --halt soon,fail=1 -- sh -c 'ringfence park; sleep 0.2'
+    has "$err" "halting"
+    [ "$(run_field parked 2)" -lt 16 ] || fail "it did not halt"
+}
+
 case_what_is_no_key_is_said_and_does_not_matter() {
     begin
     expect 0 ringfence work "$store" 1 --workers 2 --quiet -- sh -c '[ $RINGFENCE_SHARD != 5 ] || { echo 50% >&3; echo zzz >&3; head -c 100000 /dev/zero | tr "\0" a >&3; echo >&3; echo 4a >&3; }'
