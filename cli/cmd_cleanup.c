@@ -11,10 +11,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/mount.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -30,7 +33,13 @@ static const struct option_spec cleanup_options[] = {
 
 /* --- looking for a directory by its inode --- */
 
-enum search { SEARCH_GONE, SEARCH_FOUND, SEARCH_UNSURE };
+enum search { SEARCH_GONE, SEARCH_FOUND, SEARCH_DENIED, SEARCH_HIDDEN, SEARCH_UNSURE };
+
+/* A file system that is looked through. */
+struct place {
+    dev_t device;
+    bool whole; /* other mounts hide nothing of it */
+};
 
 static void unescape(char *path)
 {
@@ -47,7 +56,7 @@ static void unescape(char *path)
 }
 
 /* Is there a directory with this inode, and is it a store? Others may have got the number since. */
-static enum search look_below(int fd, dev_t device, ino_t inode, int depth)
+static enum search look_below(int fd, const struct place *place, ino_t inode, int depth)
 {
     DIR *dir = fdopendir(fd);
     enum search result = SEARCH_GONE;
@@ -70,11 +79,15 @@ static enum search look_below(int fd, dev_t device, ino_t inode, int depth)
                            O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
         if (child < 0) {
             bool harmless = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
-            result = harmless ? result : SEARCH_UNSURE;
+            result = harmless                            ? result
+                     : errno == EACCES || errno == EPERM ? SEARCH_DENIED
+                                                         : SEARCH_UNSURE;
             continue;
         }
-        if (fstat(child, &st) != 0 || st.st_dev != device) {
-            close(child); /* another file system is mounted here */
+        if (fstat(child, &st) != 0 || st.st_dev != place->device) {
+            /* Another file system is mounted here; what lies below can't be seen. */
+            close(child);
+            result = place->whole ? result : SEARCH_HIDDEN;
             continue;
         }
         if (st.st_ino == inode) {
@@ -82,7 +95,7 @@ static enum search look_below(int fd, dev_t device, ino_t inode, int depth)
             close(child);
             break;
         }
-        enum search below = look_below(child, device, inode, depth + 1);
+        enum search below = look_below(child, place, inode, depth + 1);
         result = below != SEARCH_GONE ? below : result;
     }
     if (entry == NULL && errno != 0) {
@@ -92,10 +105,22 @@ static enum search look_below(int fd, dev_t device, ino_t inode, int depth)
     return result;
 }
 
+/* The same file system without anything that is mounted on it; -1 if we are not allowed to have that. */
+static int without_mounts(int fd)
+{
+    int bare =
+        (int)syscall(SYS_open_tree, fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    int opened = bare < 0 ? -1 : openat(bare, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (bare >= 0) {
+        close(bare);
+    }
+    return opened;
+}
+
 static enum search search_directory(dev_t device, ino_t inode)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
-    enum search result = SEARCH_UNSURE;
+    enum search result = SEARCH_UNSURE, why = SEARCH_UNSURE;
     char *line = NULL;
     size_t size = 0;
     while (f != NULL && result != SEARCH_FOUND && getline(&line, &size, f) > 0) {
@@ -120,7 +145,14 @@ static enum search search_directory(dev_t device, ino_t inode)
             close(fd);
             break;
         }
-        enum search here = look_below(fd, device, inode, 0);
+        int bare = without_mounts(fd);
+        const struct place place = {.device = device, .whole = bare >= 0};
+        if (bare >= 0) {
+            close(fd);
+            fd = bare;
+        }
+        enum search here = look_below(fd, &place, inode, 0);
+        why = here == SEARCH_DENIED || here == SEARCH_HIDDEN ? here : why;
         /* A mount that shows only a part of the file system can't prove that something is gone. */
         result = here == SEARCH_FOUND                            ? SEARCH_FOUND
                  : here == SEARCH_GONE && strcmp(root, "/") == 0 ? SEARCH_GONE
@@ -130,7 +162,7 @@ static enum search search_directory(dev_t device, ino_t inode)
     if (f != NULL) {
         fclose(f);
     }
-    return result;
+    return result == SEARCH_UNSURE ? why : result;
 }
 
 /* --- regions --- */
@@ -198,6 +230,12 @@ static struct verdict judge(int fd, const char *name)
         return (struct verdict){"its store is gone", true};
     case SEARCH_FOUND:
         return (struct verdict){"its store is there", false};
+    case SEARCH_DENIED:
+        return (struct verdict){"there are directories that we may not search: root can tell",
+                                false};
+    case SEARCH_HIDDEN:
+        return (struct verdict){"other mounts hide a part of its file system: root can tell",
+                                false};
     default:
         return (struct verdict){"its file system can't be searched from here", false};
     }
@@ -256,7 +294,10 @@ const struct command command_cleanup = {
     .text =
         "Looks at the regions in /dev/shm. One is removed only if nobody has it open and either an "
         "earlier boot made it, or its store's directory is nowhere on its file system, which is "
-        "searched for it. Whatever is not certain is kept, and the reason is shown.",
+        "searched for it. Whatever is not certain is kept, and the reason is shown.\n"
+        "Root sees all of a file system, also what other mounts hide. For anybody else one directory "
+        "that may not be searched, or one mount on it, leaves open whether a store is gone: its "
+        "directory may be there. What an earlier boot made is certain for everybody who owns it.",
     .examples = "ringfence cleanup --dry-run",
     .options = cleanup_options,
     .prints = true,

@@ -309,6 +309,66 @@ END
     lacks "$out" LOST LEFT "nothing would be" "a dry run"
 }
 
+case_cleanup_keeps_what_may_be_hidden_from_it() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    cat >"$work/script" <<'END'
+work=$1
+mount -t tmpfs tmpfs /dev/shm && mkdir "$work/disk" && mount -t tmpfs -o mode=755 tmpfs "$work/disk" || exit 77
+chmod 755 "$work"
+mkdir "$work/disk/under" "$work/disk/closed"
+ringfence init --volatile "$work/disk/under/kept" >/dev/null
+ringfence init --volatile "$work/disk/gone" >/dev/null
+mkdir "$work/disk/theirs" && chown 65534 "$work/disk/theirs" && chmod 1777 /dev/shm
+as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$PROGRAM" "$@"; }
+as_nobody init --volatile "$work/disk/theirs/gone" >/dev/null || echo "nobody can't run it"
+region() { echo "/dev/shm/ringfence.$(stat -c %D "$1").$(printf %x "$(stat -c %i "$1")")"; }
+kept=$(region "$work/disk/under/kept") gone=$(region "$work/disk/gone") theirs=$(region "$work/disk/theirs/gone")
+mount -t tmpfs tmpfs "$work/disk/under"
+rm -r "$work/disk/theirs/gone" "$work/disk/gone"
+as_nobody cleanup >"$work/seen" || echo "code $?"
+grep -q "$theirs.*other mounts hide" "$work/seen" || echo "not hidden: $(cat "$work/seen")"
+umount "$work/disk/under" && chmod 711 "$work/disk/closed" && chmod 700 "$work/disk/under"
+as_nobody cleanup >"$work/seen"
+grep -q "$theirs.*may not search: root can tell" "$work/seen" || echo "not denied: $(cat "$work/seen")"
+mount -t tmpfs tmpfs "$work/disk/under"
+[ -e "$theirs" ] || echo "LOST $theirs"
+ringfence cleanup
+[ -e "$kept" ] || echo "LOST $kept"
+for f in "$gone" "$theirs"; do [ ! -e "$f" ] || echo "LEFT $f"; done
+umount "$work/disk/under"
+ringfence status "$work/disk/under/kept" >/dev/null || echo "LOST the store"
+END
+    code=0
+    out=$(PROGRAM=$program unshare -m --propagation private bash "$work/script" "$work" 2>&1) || code=$?
+    [ "$code" != 77 ] || skip "no mount namespaces here"
+    lacks "$out" "can't run" LOST LEFT "not hidden" "not denied" "code "
+    has "$out" "its store is gone" "its store is there"
+}
+
+case_cleanup_never_removes_what_was_made_meanwhile() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    command -v strace >/dev/null || skip "there is no strace"
+    cat >"$work/script" <<'END'
+work=$1
+mount -t tmpfs tmpfs /dev/shm || exit 77
+ringfence init "$work/store" >/dev/null
+region="/dev/shm/ringfence.$(stat -c %D "$work/store").$(printf %x "$(stat -c %i "$work/store")")"
+printf '\1\2\3\4' | dd of="$region" bs=1 seek=40 conv=notrunc status=none # another boot id
+# It has judged, and takes its time to remove the file.
+ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=unlinkat -e inject=unlinkat:delay_enter=600000 ringfence cleanup &
+for ((i = 0; i < 15; i++)); do grep -q 'LEASE.*WRITE' /proc/locks && break; sleep 0.02; done
+ringfence recover "$work/store" >/dev/null || echo "not recovered"
+wait
+ringfence status "$work/store" >/dev/null || echo "LOST the region"
+ringfence destroy --yes "$work/store"
+END
+    code=0
+    out=$(unshare -m --propagation private bash "$work/script" "$work" 2>&1) || code=$?
+    [ "$code" != 77 ] || skip "no mount namespaces here"
+    has "$out" "of an earlier boot" "removed"
+    lacks "$out" LOST "not recovered"
+}
+
 case_fsync_test_measures() {
     expect 0 ringfence fsync-test "$work" --for 20ms
     has "$out" "WRITES PER SECOND" "buffered" "a second"
