@@ -4,7 +4,13 @@
  * A region is named for the device and inode number of its store's directory. It is left over if it
  * is of an earlier boot, or if no such directory is there any more; the latter is found by looking
  * through the file system of that device. What can't be looked through (not mounted here, only partly
- * mounted, not allowed to be read) is left alone, and so is whatever some process has open.
+ * mounted, hidden below another mount, not allowed to be read) is left alone, and so is whatever some
+ * process has open. A directory that we may not search is no proof, whosever it is: a store of ours may
+ * lie behind it and be back in reach tomorrow, and its region may be all there is of it.
+ *
+ * Looking takes long, so nothing is locked meanwhile. Before a region is removed it is locked (a lease,
+ * which is given only on a file that nobody has open), and has to be what was looked at; who opens a store
+ * waits until the lease is given back, and finds no region then.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -190,14 +196,15 @@ static bool read_boot_id(uint8_t out[16])
     return digits == 32;
 }
 
-/* A write lease is given only on a file that nobody else has open. */
-static bool open_elsewhere(int fd)
+/* A write lease is given only on a file that nobody else has open; who opens it then has to wait. */
+static bool lock_file(int fd)
 {
-    if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) {
-        return true;
-    }
+    return fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+}
+
+static void unlock_file(int fd)
+{
     fcntl(fd, F_SETLEASE, F_UNLCK);
-    return false;
 }
 
 struct verdict {
@@ -205,7 +212,7 @@ struct verdict {
     bool remove;
 };
 
-static struct verdict judge(int fd, const char *name)
+static struct verdict judge(int fd, const char *name, struct rf_header *header_out)
 {
     static struct rf_header header;
     uint8_t boot[16];
@@ -214,13 +221,16 @@ static struct verdict judge(int fd, const char *name)
     if (sscanf(name, "ringfence.%jx.%jx%c", &device, &inode, &end) != 2) {
         return (struct verdict){"not named like a region", false};
     }
+    memset(&header, 0, sizeof(header));
     ssize_t n = pread(fd, &header, sizeof(header), 0);
+    memcpy(header_out, &header, sizeof(header));
     if (n >= 8 && header.magic != RF_REGION_MAGIC && header.magic != 0) {
         return (struct verdict){"not a region", false};
     }
-    if (open_elsewhere(fd)) {
+    if (!lock_file(fd)) {
         return (struct verdict){"in use, or not ours", false};
     }
+    unlock_file(fd);
     bool whole = n == (ssize_t)sizeof(header) && header.magic == RF_REGION_MAGIC;
     if (whole && read_boot_id(boot) && memcmp(boot, header.boot_id, sizeof(boot)) != 0) {
         return (struct verdict){"of an earlier boot", true};
@@ -241,19 +251,49 @@ static struct verdict judge(int fd, const char *name)
     }
 }
 
+/* False if it is not any more what was judged. */
+static bool remove_region(int shm, const char *name, int fd, const struct rf_header *judged,
+                          int *error)
+{
+    static struct rf_header header;
+    struct stat by_name, ours;
+    *error = 0;
+    if (!lock_file(fd)) {
+        return false;
+    }
+    memset(&header, 0, sizeof(header));
+    bool same = fstat(fd, &ours) == 0 && fstatat(shm, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
+                ours.st_dev == by_name.st_dev && ours.st_ino == by_name.st_ino &&
+                pread(fd, &header, sizeof(header), 0) >= 0 &&
+                memcmp(&header, judged, sizeof(header)) == 0;
+    if (same && unlinkat(shm, name, 0) != 0) {
+        *error = errno;
+    }
+    unlock_file(fd);
+    return same;
+}
+
 static int clean(int shm, const char *name, bool dry)
 {
+    static struct rf_header header;
     struct stat st;
+    int error;
     int fd = openat(shm, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     struct verdict v = {"can't be opened", false};
     if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        v = judge(fd, name);
+        v = judge(fd, name, &header);
     } else {
         st.st_blocks = 0;
     }
     int code = EXIT_DONE;
-    if (v.remove && !dry && unlinkat(shm, name, 0) != 0 && errno != ENOENT) {
-        code = cli_fail(EXIT_PERMISSION, "%s/%s can't be removed: %s", SHM, name, strerror(errno));
+    if (v.remove && !dry) {
+        if (!remove_region(shm, name, fd, &header, &error)) {
+            v = (struct verdict){"somebody uses it, or has removed it", false};
+        } else if (error != 0) {
+            v = (struct verdict){keep_format("it can't be removed: %s", strerror(error)), false};
+            code =
+                cli_fail(EXIT_PERMISSION, "%s/%s can't be removed: %s", SHM, name, strerror(error));
+        }
     }
     out_row();
     out_text("region", keep_format("%s/%s", SHM, name));
@@ -272,6 +312,7 @@ static int run_cleanup(struct cli *cli)
     DIR *dir = opendir(SHM);
     struct dirent *entry;
     int code = EXIT_DONE;
+    signal(SIGIO, SIG_IGN); /* somebody waits for our lease: it is over soon */
     if (dir == NULL) {
         return cli_fail(EXIT_IO, "%s can't be read: %s", SHM, strerror(errno));
     }

@@ -931,6 +931,20 @@ static rf_status check_header(struct site *site, const struct rf_header *h, uint
     return status;
 }
 
+#define LEASED_TRIES 1000u
+#define LEASED_NS    1000000
+
+/* `ringfence cleanup` holds a lease on the file while it removes it, or finds that it must not. */
+static int open_region(const char *path, int flags)
+{
+    int fd = open(path, flags);
+    for (unsigned i = 0; fd < 0 && errno == EWOULDBLOCK && i < LEASED_TRIES; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = LEASED_NS}, NULL);
+        fd = open(path, flags);
+    }
+    return fd;
+}
+
 static rf_status look_for_region(struct site *site, const struct rf_region_options *options,
                                  enum rf_case_region *found, rf_detail *detail)
 {
@@ -944,7 +958,7 @@ static rf_status look_for_region(struct site *site, const struct rf_region_optio
         close(site->region_fd);
     }
     int flags = options->read_only ? O_RDONLY : O_RDWR;
-    site->region_fd = open(site->region_path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    site->region_fd = open_region(site->region_path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (site->region_fd < 0) {
         if (errno == ENOENT) {
             return RF_OK;
