@@ -411,6 +411,8 @@ static void show_stats(const struct dump *d)
     out_card_end();
 }
 
+#define LOOKS_MAX 20u
+
 static int run_dump(struct cli *cli)
 {
     static struct dump d;
@@ -425,19 +427,30 @@ static int run_dump(struct cli *cli)
     sigaction(SIGINT, &(struct sigaction){.sa_handler = on_signal}, NULL);
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_signal}, NULL);
     rf_status status = walk(&f, &d, next, until, &next, &cli->detail);
+    uint64_t stuck_at = 0;
+    unsigned stuck = 0;
     while (status == RF_OK && arg_given(a, "follow") && !stopped && d.left != 0 && next <= until &&
            !ferror(stdout)) {
         text_flush(&d.text);
         fflush(stdout);
         sleep_ns(50 * RF_MILLISECOND);
         status = walk(&f, &d, next, until, &next, &cli->detail);
-        /* The end of a log that grows may not be readable yet. */
-        status = status == RF_NOT_FOUND || (status == RF_CORRUPT && next != 0) ? RF_OK : status;
+        /* Damage is what later batches vouch for. While those are being written one look may see them
+         * and not the one before; but not look after look. */
+        if (status == RF_CORRUPT || status == RF_NOT_FOUND) {
+            stuck = stuck_at == next ? stuck + 1 : 1;
+            stuck_at = next;
+            status = stuck < LOOKS_MAX ? RF_OK : status;
+        }
     }
     text_flush(&d.text);
     files_close(&f);
     if (status == RF_OK && arg_given(a, "stats")) {
         show_stats(&d);
+    }
+    if (status == RF_NOT_FOUND) {
+        return cli_fail(EXIT_NOT_FOUND, "%s: %s; say --start with a later one, or leave it out",
+                        a->words[0], cli->detail.where);
     }
     return status == RF_OK ? EXIT_DONE : cli_refuse(status, &cli->detail, 0, "%s", a->words[0]);
 }
@@ -449,7 +462,9 @@ const struct command command_log_dump = {
     .summary = "print the records of a log",
     .text =
         "A line a record: epoch, stamp, slot of the member, event, and what belongs to it. Reads the "
-        "files alone, of a store in use as well. Records of one epoch became durable together.",
+        "files alone, of a store in use as well. Records of one epoch became durable together. "
+        "--follow ends with an error where it can't go on: at damage, and if it was so slow that the "
+        "next epoch was removed, as snapshots make it unneeded.",
     .examples = "ringfence log dump /var/lib/farm --limit 10\n"
                 "ringfence log dump /var/lib/farm --type parked --json\n"
                 "ringfence log dump /var/lib/farm --stats",

@@ -194,6 +194,39 @@ case_the_log_is_followed() {
     same "$(field shard "$(tail -n 1 "$work/log")")" 6
 }
 
+case_who_follows_a_log_is_told_when_it_can_not_go_on() {
+    begin
+    ringfence log dump "$store" --follow --json >"$work/log" 2>"$work/stderr" &
+    local follower=$! code=0
+    followed() { [ -s "$work/log" ]; }
+    eventually followed
+    kill -STOP "$follower"
+    local next
+    next=$(($(field epoch "$(tail -n 1 "$work/log")") + 1))
+    for shard in 1 2 3 4; do ringfence shard park "$store" 1 $shard; done
+    printf 'XXXX' | dd of="$store/log.0000000000000000" bs=1 seek=$((4096 * (next + 2) + 100)) conv=notrunc status=none
+    kill -CONT "$follower"
+    wait "$follower" || code=$?
+    same "$code" 12
+    has "$(cat "$work/stderr")" "damaged"
+    # Or what comes next is not there any more.
+    ringfence destroy --yes "$store"
+    ringfence init "$store" --segment-bytes 64K >/dev/null
+    ringfence run create "$store" 1 --hex-prefixes 1 >/dev/null
+    rm "$work/log"
+    ringfence log dump "$store" --follow --json >"$work/log" 2>"$work/stderr" &
+    follower=$! code=0
+    eventually followed
+    kill -STOP "$follower"
+    ringfence work "$store" 1 --workers 1 --quiet -- true
+    for i in 1 2 3; do ringfence run create "$store" 2$i --hex-prefixes 1 >/dev/null; ringfence snapshot "$store" >/dev/null; done
+    [ ! -e "$store/log.0000000000000000" ] || fail "no segment was removed"
+    kill -CONT "$follower"
+    wait "$follower" || code=$?
+    same "$code" 3
+    has "$(cat "$work/stderr")" "does not reach back to epoch" "--start"
+}
+
 case_a_start_that_is_not_written_yet_is_waited_for() {
     begin
     local start follower
