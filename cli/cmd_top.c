@@ -88,8 +88,9 @@ struct screen {
     uint64_t members, dead;
     char locked[96]; /* the lock that is held longest, if that is long */
     double seconds;  /* between the last two looks */
-    struct row *old; /* runs as they were, for rates */
+    struct row *old; /* runs as they were at old_ns, for rates */
     size_t old_count;
+    uint64_t old_ns;
     uint64_t now;
     rf_status trouble;
 };
@@ -134,10 +135,12 @@ static void put_number(struct row *row, int column, uint64_t number)
 
 static double rate_of(const struct screen *s, const rf_run_info *r)
 {
-    for (size_t i = 0; i < s->old_count && s->seconds > 0; i++) {
+    double seconds =
+        (double)(s->gathered_ns - s->old_ns) / 1e9; /* there may be other views between */
+    for (size_t i = 0; i < s->old_count && seconds > 0; i++) {
         const struct row *old = &s->old[i];
         if (old->id == r->run && memcmp(&old->tenant, &r->tenant, sizeof(r->tenant)) == 0) {
-            return ((double)r->done - old->key[4]) / s->seconds;
+            return ((double)r->done - old->key[4]) / seconds;
         }
     }
     return 0;
@@ -332,6 +335,7 @@ static void remember_runs(struct screen *s)
         memcpy(s->old, s->rows, s->count * sizeof(*s->old));
     }
     s->old_count = s->count;
+    s->old_ns = s->gathered_ns;
 }
 
 static void gather(struct screen *s)

@@ -127,6 +127,26 @@ case_top_shows_members_that_come_and_go() {
     keys q
 }
 
+case_top_measures_rates_from_when_it_last_saw_the_runs() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 2
+    terminal 120 24
+    line "ringfence top '$store' --interval 1h"
+    see "PROGRESS"
+    keys Enter
+    see "SHARD"
+    ringfence work "$store" 1 --workers 1 --quiet -- true
+    sleep 0.5
+    keys m # another look, and then soon the next
+    see "ROLE"
+    keys m
+    see "PROGRESS" "256"
+    # 256 in half a second at least, not 256 since the members were shown.
+    local rate
+    rate=$(screen | sed -n 6p | awk '{ print $(NF - 1) }')
+    awk -v rate="$rate" 'BEGIN { exit !(rate > 0 && rate <= 512) }' || fail "the rate is $rate"$'\n'"$(screen)"
+}
+
 case_top_wants_a_terminal_and_a_store() {
     ringfence init --volatile "$store"
     expect 2 ringfence top "$store" </dev/null
