@@ -378,6 +378,9 @@ static int run_split(struct cli *cli)
     rf_result result = {0};
     uint32_t n;
     bool residual = arg_given(&cli->args, "residual");
+    if (arg_given(&cli->args, "at") && arg_given(&cli->args, "parts")) {
+        return cli_fail(EXIT_USAGE, "say where to cut with --at or with --parts, not with both");
+    }
     int code = hold(cli, &h);
     if (code != EXIT_DONE) {
         return code;
@@ -519,6 +522,9 @@ static int run_unpark(struct cli *cli)
     rf_result result = {0};
     if ((cli->args.word_count == 3) == arg_given(&cli->args, "all")) {
         return cli_fail(EXIT_USAGE, "name a SHARD, or say --all");
+    }
+    if (cli->args.word_count == 3 && arg_given(&cli->args, "reason")) {
+        return cli_fail(EXIT_USAGE, "--reason belongs to --all");
     }
     int code = parse_ids(cli, &run, NULL);
     code = code != EXIT_DONE ? code : open_to_work(cli, cli->args.words[0], &store);

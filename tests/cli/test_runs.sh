@@ -217,6 +217,8 @@ case_a_shard_is_split_and_what_was_done_stays_done() {
     same "$(field leased "$out")" true
     expect 0 ringfence complete "$lease"
     expect 2 ringfence shard split "$store" 1 10
+    expect 2 ringfence shard split "$store" 1 10 --at 9k --parts 3
+    has "$err" "not with both"
     expect 2 ringfence shard split "$store" 1 10 --parts 2 --lease "$lease"
     has "$err" "another shard"
     # In all, the run's range is still covered exactly.
@@ -238,6 +240,8 @@ case_shards_are_parked_and_unparked_in_bulk() {
     same "$(field reason "$out")" not-found
     expect 13 ringfence shard unpark "$store" 1 1
     has "$err" "not parked"
+    expect 2 ringfence shard unpark "$store" 1 3 --reason not-found
+    has "$err" "--reason belongs to --all"
     expect 0 ringfence shard unpark "$store" 1 3
     expect 2 ringfence shard unpark "$store" 1
     expect 2 ringfence shard unpark "$store" 1 3 --all
