@@ -363,11 +363,34 @@ void out_json_only(bool on)
 
 /* --- values --- */
 
+/* The length of the character of UTF-8 that begins here; 0 if none does. */
+static unsigned utf8_length(const unsigned char *c)
+{
+    unsigned len = c[0] < 0x80                    ? 1
+                   : c[0] >= 0xC2 && c[0] <= 0xDF ? 2
+                   : (c[0] & 0xF0) == 0xE0        ? 3
+                   : c[0] >= 0xF0 && c[0] <= 0xF4 ? 4
+                                                  : 0;
+    for (unsigned i = 1; i < len; i++) {
+        if ((c[i] & 0xC0) != 0x80) {
+            return 0; /* the end of the text as well */
+        }
+    }
+    /* Too long for what it says, half of a pair, or beyond the last one. */
+    bool bad = (c[0] == 0xE0 && c[1] < 0xA0) || (c[0] == 0xED && c[1] > 0x9F) ||
+               (c[0] == 0xF0 && c[1] < 0x90) || (c[0] == 0xF4 && c[1] > 0x8F);
+    return bad ? 0 : len;
+}
+
 void out_json_string(FILE *to, const char *text)
 {
     fputc('"', to);
     for (const unsigned char *c = (const unsigned char *)text; *c != 0; c++) {
-        if (*c == '"' || *c == '\\') {
+        unsigned len = utf8_length(c);
+        if (len > 1) {
+            fwrite(c, 1, len, to);
+            c += len - 1;
+        } else if (*c == '"' || *c == '\\') {
             fprintf(to, "\\%c", *c);
         } else if (*c < 32 || *c > 126) {
             fprintf(to, "\\u%04x", *c);

@@ -45,7 +45,7 @@ void out_bytes(const char *name, rf_bytes bytes); /* keys and such */
 void out_none(const char *name);                  /* null, "-" */
 void out_ids(const char *name, const uint64_t *ids, size_t count);
 
-/* A JSON string with its quotes; for the few who print JSON themselves. */
+/* A JSON string with its quotes. UTF-8 stays as it is; a byte that is none becomes \u00XX. For the few who print JSON themselves. */
 void out_json_string(FILE *to, const char *text);
 
 /* Whether to colour this stream; its width, 0 if it is no terminal. */

@@ -40,6 +40,17 @@ case_a_durable_store_in_memory_is_said_to_be_in_memory() {
     has "$out" "/dev/shm/ringfence-NAME" "./NAME"
 }
 
+case_paths_in_json_are_utf8_as_they_are() {
+    command -v python3 >/dev/null || skip "there is no python3"
+    local name
+    name=$(printf 'caf\xc3\xa9-\xe2\x82\xac-\xf0\x9f\x98\x80-\xe9-\xed\xa0\x80-\xc0\xaf.')
+    store=$work/$name
+    ringfence init --volatile "$store" >/dev/null
+    expect 0 ringfence status --json "$store"
+    has "$out" "$(printf 'caf\xc3\xa9-\xe2\x82\xac-\xf0\x9f\x98\x80-')" '-\u00e9-\u00ed\u00a0\u0080-\u00c0\u00af.'
+    python3 -c 'import json, sys; json.loads(sys.stdin.buffer.read().decode("utf-8"))' <<<"$out" || fail "not JSON"
+}
+
 case_init_refuses_to_overwrite() {
     ringfence init --volatile "$store"
     ringfence run create "$store" 1 --hex-prefixes 1
