@@ -270,6 +270,20 @@ static bool copy_file(int from_dir, int to_dir, const char *name)
     return good;
 }
 
+/* A directory that was made is there after a power cut if the one above it is on the disk. */
+static bool sync_parent(const char *directory)
+{
+    char *path = keep_format("%s/..", directory);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = error;
+    return good;
+}
+
 static int copy_all(const struct plan *p, const char *target)
 {
     if (mkdir(target, 0700) != 0) {
@@ -286,7 +300,7 @@ static int copy_all(const struct plan *p, const char *target)
     while (good && (errno = 0, entry = readdir(dir)) != NULL) {
         good = entry->d_name[0] == '.' || copy_file(p->files->dir_fd, to, entry->d_name);
     }
-    good = good && errno == 0 && fsync(to) == 0;
+    good = good && errno == 0 && fsync(to) == 0 && sync_parent(target);
     int error = errno;
     if (dir != NULL) {
         closedir(dir);
