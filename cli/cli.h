@@ -16,7 +16,7 @@
 #include "out.h"
 #include "values.h"
 
-/* Documented in exits.c and in the manual; the numbers never change. */
+/* Documented in say.c and in the manual; the numbers never change. */
 enum exit_code {
     EXIT_DONE = 0,
     EXIT_INCOMPLETE = 1, /* the command ran, and not everything is well */
