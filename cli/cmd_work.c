@@ -159,10 +159,20 @@ static int rehearse_lines(const struct work *w)
     size_t size = 0;
     uint64_t shard = 1;
     ssize_t len;
+    uint64_t number = 0;
+    int code = EXIT_DONE;
     const char **items = keep_bytes(w->lines_per_shard * sizeof(*items));
     struct items batch = {.item = items};
     while ((len = getline(&line, &size, stdin)) >= 0 || batch.count > 0) {
+        if (len >= 0 && memchr(line, 0, (size_t)len) != NULL) {
+            code =
+                cli_fail(EXIT_REFUSED,
+                         "line %" PRIu64 " has a NUL byte, which no argument of a command can have",
+                         number + 1);
+            break;
+        }
         if (len >= 0) {
+            number++;
             line[strcspn(line, "\n")] = 0;
             items[batch.count++] = keep_text(w->cli->reveal ? line : "(item)");
         }
@@ -178,7 +188,7 @@ static int rehearse_lines(const struct work *w)
         }
     }
     free(line);
-    return EXIT_DONE;
+    return code;
 }
 
 static int rehearse(struct work *w)
@@ -763,7 +773,8 @@ const struct command command_work = {
         "With --lines the run is made of the lines of standard input, while it goes on. The items of a "
         "shard replace {} or else are added to COMMAND's words, {#} is the shard and {%} the worker; "
         "--pipe gives them on standard input. Lines that are left from before are worked on as well, "
-        "so `</dev/null` resumes such a run.\n"
+        "so `</dev/null` resumes such a run; a run that was not made of lines is refused, and so are lines "
+        "with a NUL byte.\n"
         "Items are printed only with --reveal: by --dry-run, and in the command of --joblog, which "
         "otherwise have (item) in their place.\n"
         "When every shard is done the run is completed. The exit code is 0 then, 1 if shards are "

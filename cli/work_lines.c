@@ -119,11 +119,42 @@ char **expand_command(const struct work *w, const struct items *items, uint64_t 
 struct last_line {
     uint64_t line;
     uint64_t shard;
+    uint64_t other; /* a shard that is not made of lines */
+    bool mixed;
 };
+
+static bool is_line_key(rf_bytes key)
+{
+    const char *text = key.data;
+    for (size_t i = 0; i < key.len; i++) {
+        if (text[i] < '0' || text[i] > '9') {
+            return false;
+        }
+    }
+    return key.len == LINE_KEY;
+}
+
+/* From one number to another, and so many lines. */
+static bool is_made_of_lines(rf_spec spec)
+{
+    const char *at = spec.metadata.data;
+    uint64_t lines = 1;
+    if (!is_line_key(spec.start) || !is_line_key(spec.end)) {
+        return false;
+    }
+    for (size_t i = 0; i < spec.metadata.len; i++) {
+        lines += at[i] == '\n';
+    }
+    return key_line(spec.end) - key_line(spec.start) == lines;
+}
 
 static bool see_last(void *context, const rf_shard_info *s)
 {
     struct last_line *last = context;
+    if (s->status == RF_SHARD_ACTIVE && !is_made_of_lines(s->spec)) {
+        last->mixed = true;
+        last->other = s->shard;
+    }
     if (s->spec.end.len == LINE_KEY) {
         uint64_t behind = key_line(s->spec.end);
         last->line = behind > last->line ? behind : last->line;
@@ -152,6 +183,13 @@ int feed_begin(struct work *w, rf_store *store, struct line_feed *feed)
             status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ALL,
                                     see_last, &last, &result.detail);
         }
+    }
+    if (status == RF_OK && last.mixed) {
+        return cli_fail(
+            EXIT_REFUSED,
+            "run %s is not made of lines (shard %s is not): work on it without --lines, "
+            "or give the lines a run of their own",
+            id_text(w->run), id_text(last.other));
     }
     feed->next_line = last.line;
     feed->next_shard = last.shard;
@@ -186,19 +224,22 @@ static int register_batch(struct work *w, rf_store *store, struct line_feed *fee
     return EXIT_DONE;
 }
 
+enum bad_line { LINE_GOOD, LINE_TOO_LONG, LINE_WITH_NUL };
+
 /* The longest beginning of the text that makes one shard: up to lines_per_shard whole lines that fit
  * the metadata. *bytes is without the last newline, *whole with it; false if there is none yet. */
 static bool cut_shard(const struct work *w, const struct line_feed *feed, size_t from,
-                      uint64_t *lines, size_t *bytes, size_t *whole, bool *too_long)
+                      uint64_t *lines, size_t *bytes, size_t *whole, enum bad_line *bad)
 {
     size_t at = from;
     *lines = 0;
-    *too_long = false;
+    *bad = LINE_GOOD;
     while (*lines < w->lines_per_shard && at < feed->used) {
         const char *end = memchr(feed->buffer + at, '\n', feed->used - at);
         size_t stop = end == NULL ? feed->used : (size_t)(end - feed->buffer);
-        if (stop - from > RF_METADATA_MAX) {
-            *too_long = *lines == 0;
+        bool has_nul = memchr(feed->buffer + at, 0, stop - at) != NULL;
+        if (stop - from > RF_METADATA_MAX || has_nul) {
+            *bad = *lines != 0 ? LINE_GOOD : has_nul ? LINE_WITH_NUL : LINE_TOO_LONG;
             return *lines != 0;
         }
         if (end == NULL && !feed->ended) {
@@ -217,11 +258,11 @@ static int cut_batch(struct work *w, rf_store *store, struct line_feed *feed, si
     static struct batch b;
     uint64_t lines;
     size_t bytes = 0, whole = 0;
-    bool too_long = false;
+    enum bad_line bad = LINE_GOOD;
     int code = EXIT_DONE;
     b.count = 0;
     *consumed = 0;
-    while (code == EXIT_DONE && cut_shard(w, feed, *consumed, &lines, &bytes, &whole, &too_long)) {
+    while (code == EXIT_DONE && cut_shard(w, feed, *consumed, &lines, &bytes, &whole, &bad)) {
         line_key(feed->next_line, b.keys[b.count]);
         line_key(feed->next_line + lines, b.keys[b.count + 1]);
         b.shards[b.count] = (rf_shard_input){
@@ -237,7 +278,12 @@ static int cut_batch(struct work *w, rf_store *store, struct line_feed *feed, si
         }
     }
     code = code != EXIT_DONE ? code : register_batch(w, store, feed, &b);
-    if (code == EXIT_DONE && too_long) {
+    if (code == EXIT_DONE && bad == LINE_WITH_NUL) {
+        code = cli_fail(EXIT_REFUSED,
+                        "line %" PRIu64 " has a NUL byte, which no argument of a command can have",
+                        feed->next_line);
+    }
+    if (code == EXIT_DONE && bad == LINE_TOO_LONG) {
         code = cli_fail(EXIT_REFUSED, "line %" PRIu64 " has more than %u bytes", feed->next_line,
                         RF_METADATA_MAX);
     }

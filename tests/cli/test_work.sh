@@ -498,6 +498,21 @@ case_many_lines_are_read_no_faster_than_they_are_worked_on() {
     has "$err" "line 1 has more than 16384 bytes"
 }
 
+case_what_is_not_made_of_lines_is_refused() {
+    begin
+    expect 13 ringfence work "$store" 1 --lines -- touch "$work/touched" < <(printf 'a\n')
+    has "$err" "run 1 is not made of lines"
+    [ ! -e "$work/touched" ]
+    same "$(run_field shards)" 16
+    # A line with a NUL byte would be cut there. What comes before it is worked on.
+    expect 13 ringfence work "$store" 2 --lines --quiet -- echo < <(printf 'one\ntwo\0three\nfour\n')
+    has "$err" "line 2 has a NUL byte"
+    same "$out" one
+    expect 13 ringfence work "$store" 3 --lines --dry-run --reveal -- echo < <(printf 'two\0three\n')
+    has "$err" "line 1 has a NUL byte"
+    same "$out" ""
+}
+
 # --- the rest ---
 
 case_joblog_is_as_gnu_parallel_writes_it() {
