@@ -82,7 +82,8 @@ static const struct option_spec dump_options[] = {
      "only these, as in acquired or run_completed; may be repeated"},
     {"shard", 0, OPTION_NUMBER, "ID", "only records of this shard"},
     {"follow", 'f', OPTION_FLAG, NULL, "go on as the log grows"},
-    {"stats", 0, OPTION_FLAG, NULL, "no records, but how many there are of each kind"},
+    {"stats", 0, OPTION_FLAG, NULL,
+     "how many records there are of each kind, of those that are asked for"},
     {0},
 };
 
@@ -208,6 +209,14 @@ static void show_step(struct dump *d)
     }
     if ((d->step.step.changes & RF_CHANGED_CURSOR) != 0) {
         show_bytes(d, "cursor_key", "cursor_key_len", d->step.step.cursor.key);
+        if (d->step.step.cursor.token.data != NULL) {
+            show_bytes(d, "cursor_token", "cursor_token_len", d->step.step.cursor.token);
+        }
+    }
+    if ((d->step.step.changes & RF_CHANGED_SPEC) != 0) {
+        show_bytes(d, "start", "start_len", d->step.step.spec.start);
+        show_bytes(d, "end", "end_len", d->step.step.spec.end);
+        show_bytes(d, "metadata", "metadata_len", d->step.step.spec.metadata);
     }
     if ((d->step.step.changes & RF_CHANGED_RING) != 0) {
         name_begin(d, "op");
@@ -283,26 +292,23 @@ static void take_record(struct dump *d, const struct rf_log_batch *b, const stru
     uint32_t made;
     size_t used;
     bool step = false;
-    d->records++;
-    d->by_event[event_index(r)]++;
-    if (d->stats) {
-        return;
-    }
     rf_bytes codec = codec_of(r, &made);
-    if (r->kind == RF_LOG_RUN) {
+    if (r->kind == RF_LOG_RUN && !d->stats) {
         learn_run(d, r, codec);
     }
     if (d->by_type && !d->wanted[event_index(r)]) {
         return;
     }
-    if (r->kind == RF_LOG_STEP) {
+    if (r->kind == RF_LOG_STEP && (d->by_shard || !d->stats)) {
         step = rf_codec_get_step(codec, &d->step, &used) == RF_OK;
     }
-    if (d->by_shard && (!step || d->step.shard != d->shard)) {
+    if ((d->by_shard && (!step || d->step.shard != d->shard)) || d->left == 0) {
         return;
     }
-    if (d->left != 0) {
-        d->left--;
+    d->left--;
+    d->records++;
+    d->by_event[event_index(r)]++;
+    if (!d->stats) {
         show_record(d, b, r, step, codec, made);
     }
 }

@@ -165,6 +165,22 @@ case_the_log_is_dumped() {
     same "$(grep -c sesame <<<"$out")" 16
     expect 0 ringfence log dump "$store" --stats --json
     same "$(field records "$out")" "$all"
+    expect 0 ringfence log dump "$store" --stats --type parked --type completed --json
+    same "$(field records "$out")" 17
+    has "$out" '"events":[{"event":"completed","records":16},{"event":"parked","records":1}]'
+    expect 0 ringfence log dump "$store" --stats --shard 5 --type completed --json
+    same "$(field records "$out")" 1
+    expect 0 ringfence log dump "$store" --stats --limit 3 --json
+    same "$(field records "$out")" 3
+    # All bytes that a record has, and only when asked for.
+    lease=$(ringfence claim "$store" 2 --shard 3)
+    ringfence checkpoint "$lease" --key 2sesame --token sesame-token
+    ringfence shard split "$store" 2 3 --at 2t --residual --lease "$lease" >/dev/null
+    expect 0 ringfence log dump "$store" --shard 3
+    lacks "$out" sesame
+    has "$out" "cursor_token_len=12" "end_len=2"
+    expect 0 ringfence log dump "$store" --shard 3 --reveal --json
+    has "$out" '"cursor_key":"2sesame","cursor_token":"sesame-token"' '"start":"2","end":"2t","metadata":""'
     local last
     last=$(field epoch "$(ringfence log dump "$store" --json | tail -n 1)")
     expect 0 ringfence log dump "$store" --start "$last" --json
