@@ -630,12 +630,34 @@ const struct command command_recover = {
 
 /* --- verify a store --- */
 
-static void show_difference(void *context, const char *what)
+#define DIFFERENCES_MAX 100u
+
+/* The first ones; how many there are is counted anyway. */
+struct differences {
+    uint64_t count;
+    char *what[DIFFERENCES_MAX];
+};
+
+static void note_difference(void *context, const char *what)
 {
-    uint64_t *shown = context;
-    if (!out_is_json() && (*shown)++ < 100) {
-        printf("difference: %s\n", what);
+    struct differences *d = context;
+    if (d->count < DIFFERENCES_MAX) {
+        d->what[d->count++] = keep_text(what);
     }
+}
+
+static void show_differences(const struct differences *d, uint64_t count)
+{
+    out_number("differences", count);
+    if (!out_is_json()) {
+        return; /* they stand above */
+    }
+    out_inner_begin("found");
+    for (uint64_t i = 0; i < d->count; i++) {
+        out_row();
+        out_text("difference", d->what[i]);
+    }
+    out_inner_end();
 }
 
 static int verify_files(struct cli *cli, const char *name)
@@ -657,7 +679,7 @@ static int verify_files(struct cli *cli, const char *name)
     out_number("records", r.tally.records);
     out_number("runs", r.tally.runs);
     out_number("shards", r.tally.shards);
-    out_number("differences", 0);
+    show_differences(&(struct differences){0}, 0);
     out_card_end();
     return EXIT_DONE;
 }
@@ -667,7 +689,7 @@ static int run_verify(struct cli *cli)
     const char *name = cli->args.words[0];
     rf_store *store;
     rf_verification v = {0};
-    uint64_t shown = 0;
+    static struct differences d;
     /* Only to see whether it is in memory: opening it to work would bring it back. */
     if (rf_open(name, &(rf_options){.read_only = true}, &store, NULL) != RF_OK) {
         return verify_files(cli, name);
@@ -677,10 +699,13 @@ static int run_verify(struct cli *cli)
     if (code != EXIT_DONE) {
         return code;
     }
-    rf_status status = rf_verify(store, show_difference, &shown, &v, &cli->detail);
+    rf_status status = rf_verify(store, note_difference, &d, &v, &cli->detail);
     rf_close(store);
     if (status != RF_OK) {
         return cli_refuse(status, &cli->detail, 0, "%s", name);
+    }
+    for (uint64_t i = 0; i < d.count && !out_is_json(); i++) {
+        printf("difference: %s\n", d.what[i]);
     }
     out_card_begin();
     out_phrase("verified", "live", "memory against log", OUT_PLAIN);
@@ -688,7 +713,7 @@ static int run_verify(struct cli *cli)
     out_number("records", v.records);
     out_number("runs", v.runs);
     out_number("shards", v.shards);
-    out_number("differences", v.differences);
+    show_differences(&d, v.differences);
     out_card_end();
     return v.differences == 0 ? EXIT_DONE : EXIT_INCOMPLETE;
 }

@@ -106,6 +106,42 @@ case_a_store_is_compared_with_its_log() {
     [ ! -e "$(region "$store")" ] || fail "verifying brought it back"
 }
 
+case_a_store_that_differs_from_its_log_is_told() {
+    command -v python3 >/dev/null || skip "there is no python3"
+    begin
+    lease=$(ringfence claim "$store" 1 --shard 3)
+    ringfence checkpoint "$lease" --key 2-sesame-key
+    expect 0 ringfence verify "$store" --json
+    has "$out" '"differences":0,"found":[]}'
+    # While others use it and change nothing it is compared as well.
+    ringfence monitor "$store" --for 60s >"$work/events" &
+    watched() { ! flock -n -x "$store/lock" true; }
+    eventually watched
+    expect 0 ringfence verify "$store"
+    kill %1
+    # A key in memory is not the one in the log.
+    cat >"$work/spoil" <<'END'
+import os, sys
+fd, at = os.open(sys.argv[1], os.O_RDWR), 0
+while True: # the region is full of holes
+    at = os.lseek(fd, at, os.SEEK_DATA)
+    end = os.lseek(fd, at, os.SEEK_HOLE)
+    found = os.pread(fd, end - at, at).find(b"2-sesame-key")
+    if found >= 0:
+        os.pwrite(fd, b"2-sesama", at + found)
+        break
+    at = end
+END
+    python3 "$work/spoil" "$(region "$store")"
+    expect 1 ringfence verify "$store" --json
+    has "$out" '"found":[{"difference":"'
+    [ "$(field differences "$out")" -ge 1 ] || fail "no difference"
+    lacks "$out" sesam
+    expect 1 ringfence verify "$store"
+    has "$out" "difference: "
+    lacks "$out" sesam
+}
+
 case_a_store_that_is_in_memory_needs_no_recovery() {
     begin
     expect 0 ringfence recover "$store"
