@@ -204,10 +204,52 @@ static int write_textfile(struct cli *cli, rf_store *store, const char *file)
                            : cli_fail(EXIT_IO, "%s can't be written: %s", file, strerror(error));
 }
 
+/* A line of the text, name{label="value",...} value, as an object. */
+static void print_object(char *line)
+{
+    char *value = strrchr(line, ' '), *labels = strchr(line, '{'), *end = strrchr(line, '}');
+    *value++ = 0;
+    if (labels != NULL) {
+        *labels++ = *end = 0;
+    }
+    printf("{\"name\":\"%s\",\"labels\":{", line);
+    for (char *at = labels; at != NULL && *at != 0;) {
+        char *text = strchr(at, '='), *stop = strchr(text + 2, '"');
+        *text = *stop = 0;
+        printf("%s\"%s\":", at == labels ? "" : ",", at);
+        out_json_string(stdout, text + 2); /* behind the quote */
+        at = stop + 1 + (stop[1] == ',');
+    }
+    printf("},\"value\":%s}\n", value);
+}
+
+static rf_status print_objects(struct cli *cli, rf_store *store)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to == NULL) {
+        abort();
+    }
+    rf_status status = write_metrics(cli, store, to);
+    fclose(to);
+    for (char *line = text, *end; status == RF_OK && (end = strchr(line, '\n')); line = end + 1) {
+        *end = 0;
+        if (line[0] != '#') {
+            print_object(line);
+        }
+    }
+    free(text);
+    return status;
+}
+
 static int run_metrics(struct cli *cli)
 {
     rf_store *store;
     const char *file = arg_text(&cli->args, "textfile", NULL);
+    if (file != NULL && out_is_json()) {
+        return cli_fail(EXIT_USAGE, "--textfile is for Prometheus, and has no --json");
+    }
     int code = open_to_look(cli, cli->args.words[0], &store);
     if (code != EXIT_DONE) {
         return code;
@@ -215,7 +257,8 @@ static int run_metrics(struct cli *cli)
     if (file != NULL) {
         code = write_textfile(cli, store, file);
     } else {
-        rf_status status = write_metrics(cli, store, stdout);
+        rf_status status =
+            out_is_json() ? print_objects(cli, store) : write_metrics(cli, store, stdout);
         code = status == RF_OK ? EXIT_DONE
                                : cli_refuse(status, &cli->detail, 0, "%s", cli->args.words[0]);
     }
@@ -234,5 +277,6 @@ const struct command command_metrics = {
     .options = metrics_options,
     .min_words = 1,
     .max_words = 1,
+    .prints = true,
     .run = run_metrics,
 };

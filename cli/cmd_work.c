@@ -123,6 +123,10 @@ static int read_work(struct cli *cli, struct work *w)
     if (!w->lines && (w->pipe || arg_given(a, "lines-per-shard") || arg_given(a, "lease"))) {
         return cli_fail(EXIT_USAGE, "--pipe, --lines-per-shard and --lease belong to --lines");
     }
+    if (arg_given(a, "json") && !arg_given(a, "dry-run")) {
+        return cli_fail(EXIT_USAGE,
+                        "--json belongs to --dry-run: else commands print what they like");
+    }
     if (!parse_halt(arg_text(a, "halt", "never"), w)) {
         return cli_fail(EXIT_USAGE, "--halt is never, or as in soon,fail=1 and now,done=10");
     }
@@ -136,11 +140,30 @@ struct rehearsal {
     uint64_t shards;
 };
 
+static void free_words(char **words)
+{
+    for (size_t i = 0; words[i] != NULL; i++) {
+        free(words[i]);
+    }
+    free(words);
+}
+
 static bool show_shard(void *context, const rf_shard_info *s)
 {
     struct rehearsal *r = context;
     const struct work *w = r->work;
     r->shards++;
+    if (out_is_json()) {
+        char **words = expand_command(w, NULL, s->shard, 0);
+        out_row();
+        out_id("shard", s->shard);
+        out_bytes("start", s->spec.start);
+        out_bytes("end", s->spec.end);
+        out_bytes("cursor_key", s->cursor.key);
+        out_words("words", words);
+        free_words(words);
+        return true;
+    }
     printf("RINGFENCE_SHARD=%s", id_text(s->shard));
     if (w->cli->reveal) {
         printf(" RINGFENCE_START=%s RINGFENCE_END=%s RINGFENCE_CURSOR_KEY=%s",
@@ -161,6 +184,7 @@ static int rehearse_lines(const struct work *w)
     ssize_t len;
     uint64_t number = 0;
     int code = EXIT_DONE;
+    out_list_begin();
     const char **items = keep_bytes(w->lines_per_shard * sizeof(*items));
     struct items batch = {.item = items};
     while ((len = getline(&line, &size, stdin)) >= 0 || batch.count > 0) {
@@ -177,16 +201,21 @@ static int rehearse_lines(const struct work *w)
             items[batch.count++] = keep_text(w->cli->reveal ? line : "(item)");
         }
         if (batch.count == w->lines_per_shard || len < 0) {
-            char **words = expand_command(w, &batch, shard++, 0);
-            for (size_t i = 0; words[i] != NULL; i++) {
-                printf("%s%s", i == 0 ? "" : " ", words[i]);
-                free(words[i]);
+            char **words = expand_command(w, &batch, shard, 0);
+            if (out_is_json()) {
+                out_row();
+                out_id("shard", shard);
+                out_words("words", words);
             }
-            putchar('\n');
-            free(words);
+            for (size_t i = 0; words[i] != NULL && !out_is_json(); i++) {
+                printf("%s%s%s", i == 0 ? "" : " ", words[i], words[i + 1] == NULL ? "\n" : "");
+            }
+            free_words(words);
+            shard++;
             batch.count = 0;
         }
     }
+    out_list_end();
     free(line);
     return code;
 }
@@ -202,8 +231,10 @@ static int rehearse(struct work *w)
     if (code != EXIT_DONE) {
         return code;
     }
+    out_list_begin();
     rf_status status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ACTIVE,
                                       show_shard, &r, &w->cli->detail);
+    out_list_end();
     rf_close(store);
     if (status != RF_OK) {
         return cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
@@ -787,6 +818,7 @@ const struct command command_work = {
     .options = work_options,
     .min_words = 2,
     .max_words = -1,
+    .prints = true,
     .tenant = true,
     .reveals = true,
     .run = run_work,

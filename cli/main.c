@@ -133,7 +133,8 @@ int main(int argc, char **argv)
         return finish(help(argc - 2, argv + 2));
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
-        printf("ringfence %s\n", rf_version_string());
+        bool json = argc > 2 && strcmp(argv[2], "--json") == 0;
+        printf(json ? "{\"version\":\"%s\"}\n" : "ringfence %s\n", rf_version_string());
         return finish(EXIT_DONE);
     }
     const struct command_group *g = find_group(argv[1]);

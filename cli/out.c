@@ -553,6 +553,23 @@ void out_none(const char *name)
     }
 }
 
+void out_words(const char *name, char *const *words)
+{
+    if (out.json) {
+        json_name(name, "");
+        putchar('[');
+        for (size_t i = 0; words[i] != NULL; i++) {
+            fputs(i == 0 ? "" : ",", stdout);
+            out_json_string(stdout, words[i]);
+        }
+        putchar(']');
+        return;
+    }
+    for (size_t i = 0; words[i] != NULL; i++) {
+        show(name, words[i], OUT_PLAIN, false);
+    }
+}
+
 void out_ids(const char *name, const uint64_t *ids, size_t count)
 {
     if (out.json) {

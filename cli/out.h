@@ -41,8 +41,9 @@ void out_flag(const char *name, bool flag);
 void out_ns(const char *name, uint64_t ns);     /* a duration */
 void out_time(const char *name, uint64_t time); /* a store's time; 0 is none */
 void out_size(const char *name, uint64_t bytes);
-void out_bytes(const char *name, rf_bytes bytes); /* keys and such */
-void out_none(const char *name);                  /* null, "-" */
+void out_bytes(const char *name, rf_bytes bytes);     /* keys and such */
+void out_none(const char *name);                      /* null, "-" */
+void out_words(const char *name, char *const *words); /* up to a NULL */
 void out_ids(const char *name, const uint64_t *ids, size_t count);
 
 /* A JSON string with its quotes. UTF-8 stays as it is; a byte that is none becomes \u00XX. For the few who print JSON themselves. */

@@ -456,6 +456,24 @@ case_monitor_can_be_limited_to_a_run() {
     has "$(cat "$work/events")" "acquired" "run 2"
 }
 
+case_monitor_says_what_it_lost() {
+    begin
+    ringfence monitor "$store" --json >"$work/events" &
+    local monitor=$!
+    watched() { ! flock -n -x "$store/lock" true; }
+    eventually watched
+    began() { ringfence shard park "$store" 1 5; ringfence shard unpark "$store" 1 5; [ -s "$work/events" ]; }
+    eventually began
+    kill -STOP "$monitor"
+    ringfence work "$store" 1 --workers 1 --quiet --halt soon,success=1 -- sh -c 'seq -f "${RINGFENCE_START}%06g" 1 50000 >&3' || true
+    kill -CONT "$monitor"
+    lost() { grep -q '"event":"lost"' "$work/events"; }
+    eventually lost
+    [ "$(field count "$(grep '"event":"lost"' "$work/events")")" -ge 1 ] || fail "nothing was lost"
+    kill "$monitor"
+    wait "$monitor"
+}
+
 # --- hashes ---
 
 case_hashes_are_the_published_ones() {

@@ -283,6 +283,10 @@ case_metrics_are_prometheus_text() {
     expect 0 ringfence metrics "$store" --textfile "$work/farm.prom"
     has "$(cat "$work/farm.prom")" "ringfence_shards 16"
     same "$(ls "$work" | grep -c farm.prom)" 1
+    expect 0 ringfence metrics "$store" --json
+    has "$out" '{"name":"ringfence_shards","labels":{},"value":16}' '"state":"active"},"value":16}'
+    same "$(wc -l <<<"$out")" "$(grep -vc '^#' "$work/farm.prom")"
+    expect 2 ringfence metrics "$store" --json --textfile "$work/farm.prom"
     expect 9 ringfence metrics "$store" --textfile "$work/none/farm.prom"
     has "$err" "can't be written"
 }

@@ -555,6 +555,13 @@ case_a_dry_run_runs_nothing() {
     expect 2 ringfence work "$store" 1 --lines --dry-run --lines-per-shard 2305843009213693952 -- true </dev/null
     has "$err" "--lines-per-shard is at most 16385"
     expect 2 ringfence work "$store" 1 --pipe -- true
+    expect 2 ringfence work "$store" 1 --json -- true
+    has "$err" "--json belongs to --dry-run"
+    expect 0 ringfence work "$store" 1 --dry-run --json -- echo 'a "word"' {#}
+    same "$(wc -l <<<"$out")" 16
+    has "$out" '{"shard":"1","start_len":1,"end_len":1,"cursor_key_len":null,"words":["echo","a \"word\"","1"]}'
+    expect 0 ringfence work "$store" 1 --dry-run --json --lines --reveal -- echo < <(printf 'a b\nc\n')
+    same "$out" '{"shard":"1","words":["echo","a b"]}'$'\n''{"shard":"2","words":["echo","c"]}'
 }
 
 main "$@"
