@@ -495,6 +495,24 @@ case_hashes_are_the_published_ones() {
     same "$(field hash "$out")" 0x4be2bdea63447e13
 }
 
+# Computed with another BLAKE3, from the canonical bytes of PROTOCOL section 1.
+case_hashes_are_those_of_another_implementation() {
+    local line
+    while read -r line; do
+        expect 0 ringfence hash payload ${line#* }
+        same "$line" "$out ${line#* }"
+    done <<'END'
+0x4ead9fc79f3100a2 register --shard 2,m,z,,n,t --shard 1,a,m,meta
+0xbe14cf4d39add296 add --shard 1,a,m,meta --shard 2,m,z,,n,t
+0x02d230485886739f unpark --run 1 --shard-id 0x8000000000000005
+0x4504ddc401c529bc complete-run
+0x3b55b6096e5f285d fail-run
+0x1e938cd0f181e424 cancel-run
+0x31c044bd60afee70 release --key golden-cursor-key --token t
+0x5c7e7d1f10390c75 checkpoint --key a --token hex:00ff
+END
+}
+
 case_hashes_of_the_others_differ_and_do_not_depend_on_order() {
     local seen="" hash words
     for words in complete-run fail-run cancel-run "unpark --run 1 --shard-id 2" "unpark --run 2 --shard-id 1" release \

@@ -147,6 +147,31 @@ case_top_measures_rates_from_when_it_last_saw_the_runs() {
     awk -v rate="$rate" 'BEGIN { exit !(rate > 0 && rate <= 512) }' || fail "the rate is $rate"$'\n'"$(screen)"
 }
 
+case_nothing_is_coloured_with_NO_COLOR() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 1 --hex-prefixes 1
+    ringfence shard park "$store" 1 7
+    ringfence run create "$store" 2 --hex-prefixes 1
+    terminal 100 24
+    coloured() { coloured_screen | grep -E $'\033\\[[0-9;]*3[0-7]' >/dev/null; }
+    line "ringfence top '$store' --interval 50ms"
+    see "[!" "active"
+    eventually coloured
+    keys q
+    see 'ready>'
+    line "clear; export NO_COLOR=1; ringfence top '$store' --interval 50ms"
+    see "[!" "active"
+    ! coloured || fail "$(coloured_screen)"
+    keys q
+    see 'ready>'
+    line "clear; ringfence run watch '$store' 1 --timeout 300ms"
+    see "["
+    ! coloured || fail "$(coloured_screen)"
+    line "clear; ringfence work '$store' 2 --workers 1 -- sleep 0.05"
+    see "[#"
+    ! coloured || fail "$(coloured_screen)"
+}
+
 case_top_wants_a_terminal_and_a_store() {
     ringfence init --volatile "$store"
     expect 2 ringfence top "$store" </dev/null

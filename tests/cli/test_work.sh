@@ -52,6 +52,26 @@ case_output_is_grouped_by_shard() {
     same "$(wc -l <<<"$err")" 16
 }
 
+case_ungrouped_output_comes_at_once() {
+    begin
+    ringfence work "$store" 1 --workers 2 --ungroup --quiet -- sh -c 'echo "$RINGFENCE_SHARD"; until [ -e '"$work/go"' ]; do sleep 0.02; done' >"$work/out" &
+    local farm=$!
+    printed() { [ "$(wc -l <"$work/out")" -ge 2 ]; }
+    eventually printed
+    same "$(run_field done)" 0
+    touch "$work/go"
+    wait "$farm"
+    same "$(sort -n "$work/out" | paste -sd' ')" "$(seq -s' ' 1 16)"
+}
+
+case_a_run_may_be_left_open() {
+    begin
+    expect 0 ringfence work "$store" 1 --no-complete --quiet -- true
+    same "$(run_field done) $(run_field status)" "16 active"
+    expect 0 ringfence work "$store" 1 --quiet -- true
+    same "$(run_field status)" done
+}
+
 case_closed_standard_descriptors_are_not_taken_by_files_of_ours() {
     begin
     expect 0 ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo "$RINGFENCE_SHARD"' <&-
@@ -249,6 +269,14 @@ case_who_waits_to_try_again_does_not_when_everything_ends() {
     same "$(wc -l <"$work/more")" 2
 }
 
+case_tries_come_later_and_later() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 16 --quiet --retries 3 --backoff 100ms -- sh -c '[ $RINGFENCE_SHARD != 7 ] || { date +%s%N >>'"$work/tries"'; false; }'
+    same "$(wc -l <"$work/tries")" 4
+    # Half of it at least is not random: 50, 100, 200 ms.
+    awk 'NR > 1 && ($1 - last) / 1e6 < 25 * 2 ^ (NR - 1) { print "too soon: " NR; exit 1 } { last = $1 }' "$work/tries" || fail "$(cat "$work/tries")"
+}
+
 case_exit_codes_of_sysexits_park_at_once() {
     begin
     expect 1 ringfence work "$store" 1 --workers 2 --backoff 1ms -- sh -c 'echo >>'"$work/tries"'; case $RINGFENCE_SHARD in 1) exit 65 ;; 2) exit 66 ;; 3) exit 77 ;; esac'
@@ -312,6 +340,22 @@ case_halt_soon_and_now() {
     same "$(run_field parked 2)" 1
     expect 2 ringfence work "$store" 2 --halt sometimes -- true
     has "$err" "soon,fail=1"
+}
+
+case_halt_never_and_done_and_what_is_no_number() {
+    begin
+    expect 1 ringfence work "$store" 1 --workers 4 --retries 0 --halt never --quiet -- sh -c '[ $RINGFENCE_SHARD -gt 3 ]'
+    same "$(run_field parked) $(run_field done)" "3 13"
+    # Done is whatever has come to its end.
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 1 ringfence work "$store" 2 --workers 1 --retries 0 --halt now,done=2 -- sh -c 'sleep 0.05; [ ! -e '"$work/first"' ] || exit 1; touch '"$work/first"
+    has "$err" "halting"
+    [ "$(run_field parked 2)" -ge 1 ] && [ "$(run_field done 2)" = 1 ] && [ "$(run_field parked 2)" -lt 15 ] || fail "$err"
+    local word
+    for word in soon,fail=20% now,fail=0 never,fail=1 soon now, fail=1; do
+        expect 2 ringfence work "$store" 2 --halt "$word" -- true
+        has "$err" "soon,fail=1"
+    done
 }
 
 # --- deaths ---
@@ -400,7 +444,8 @@ case_a_killed_supervisor_takes_everybody_along() {
 
 case_a_lost_lease_ends_the_command() {
     begin --lease 300ms
-    ringfence work "$store" 1 --workers 1 --grace 200ms -- bash -c 'echo $$ >'"$work"'/pid.$RINGFENCE_SHARD; trap "" TERM; while :; do sleep 0.1; done' 2>"$work/log" &
+    # It goes on for as long as it may, and notes the time.
+    ringfence work "$store" 1 --workers 1 --grace 400ms -- bash -c 'echo $$ >'"$work"'/pid.$RINGFENCE_SHARD; trap "date +%s%N >'"$work"'/term; while :; do date +%s%N >>'"$work"'/grace; sleep 0.02; done" TERM; while :; do sleep 0.1; done' 2>"$work/log" &
     local farm=$! worker shard pid
     eventually commands_run 1
     shard=$(ls "$work" | sed -n 's/^pid\.//p' | head -n 1)
@@ -413,6 +458,8 @@ case_a_lost_lease_ends_the_command() {
     said() { grep -q "shard $shard was lost" "$work/log"; }
     eventually said
     ! kill -0 "$pid" 2>/dev/null || fail "the command lives"
+    local had=$((($(tail -n 1 "$work/grace") - $(cat "$work/term")) / 1000000))
+    [ "$had" -ge 200 ] || fail "it was killed after $had ms of grace"
     kill -TERM "$farm"
     wait "$farm" || true
 }
@@ -511,6 +558,21 @@ case_what_is_not_made_of_lines_is_refused() {
     expect 13 ringfence work "$store" 3 --lines --dry-run --reveal -- echo < <(printf 'two\0three\n')
     has "$err" "line 1 has a NUL byte"
     same "$out" ""
+}
+
+case_reading_is_held_back_when_enough_waits() {
+    ringfence init --volatile "$store"
+    # A read is 64 KiB at most: eight of these lines.
+    awk 'BEGIN { while (n++ < 300) printf "%08000d\n", n }' >"$work/lines"
+    ringfence work "$store" 1 --lines --ahead 4 --workers 1 --quiet -- sh -c 'until [ -e '"$work/go"' ]; do sleep 0.02; done; : "$@"' x <"$work/lines" &
+    local farm=$!
+    begun() { [ "$(run_field shards)" -ge 4 ]; }
+    eventually begun
+    sleep 0.2
+    [ "$(run_field shards)" -le 20 ] || fail "$(run_field shards) shards are there"
+    touch "$work/go"
+    wait "$farm"
+    same "$(run_field done)" 300
 }
 
 # --- the rest ---
