@@ -1,7 +1,7 @@
 /*
  * Lines as `ringfence work --lines` reads them from its standard input, into a store. Never a crash, never a hang; the
  * items of the shards, in the order of their keys, are the lines of the input, each once, so many in a shard as
- * was asked for; only a line that is longer than a shard's metadata may be is refused.
+ * was asked for; only a line that is longer than a shard's metadata may be, or has a NUL byte, is refused.
  *
  * The first byte says how many lines make a shard (1 to 5), the rest is the input.
  */
@@ -49,9 +49,7 @@ static bool read_shard(void *context, const rf_shard_info *s)
         const char *end = r->at >= r->len ? NULL : memchr(r->text + r->at, '\n', r->len - r->at);
         CLAIM(r->at < r->len, "a line that nobody wrote");
         size_t n = end == NULL ? r->len - r->at : (size_t)(end - r->text) - r->at;
-        /* Items are words of a command: they end at a NUL. */
-        size_t word = strnlen(r->text + r->at, n);
-        CLAIM(strlen(items.item[i]) == word && memcmp(items.item[i], r->text + r->at, word) == 0,
+        CLAIM(strlen(items.item[i]) == n && memcmp(items.item[i], r->text + r->at, n) == 0,
               "another line than was written");
         r->at += n + 1;
         free((char *)(uintptr_t)items.item[i]);
@@ -72,11 +70,12 @@ static void try_lines(uint64_t per_shard, const char *text, size_t len)
                      .lines_per_shard = per_shard,
                      .config = {.lease_duration = RF_SECOND}};
     struct line_feed feed = {0};
-    bool long_line = false;
+    bool bad_line = false;
     for (size_t at = 0; at < len;) {
         const char *end = memchr(text + at, '\n', len - at);
         size_t n = end == NULL ? len - at : (size_t)(end - text) - at;
-        long_line |= n > RF_METADATA_MAX;
+        /* Items are words of a command, which end at a NUL. */
+        bad_line |= n > RF_METADATA_MAX || memchr(text + at, 0, n) != NULL;
         at += n + 1;
     }
     CLAIM(ftruncate(line_fd, 0) == 0 && pwrite(line_fd, text, len, 0) == (ssize_t)len &&
@@ -88,7 +87,7 @@ static void try_lines(uint64_t per_shard, const char *text, size_t len)
         CLAIM(i < 100, "it does not come to its end");
         code = feed_read(&w, store, &feed);
     }
-    CLAIM((code == EXIT_DONE) == !long_line, "lines are read, or refused, wrongly");
+    CLAIM((code == EXIT_DONE) == !bad_line, "lines are read, or refused, wrongly");
     struct reading r = {.text = text, .len = len, .per_shard = per_shard};
     rf_detail detail;
     CLAIM(rf_list_shards(store, rf_now(store), &tenant, run, RF_LIST_ALL, read_shard, &r,
