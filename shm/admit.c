@@ -36,7 +36,6 @@ uint64_t rf_log_last(const struct rf_map *map)
 
 /* Room in the lane for one record of any size, and its filler. */
 #define ROOM (2u * (uint64_t)RF_LANE_UNITS_MAX)
-_Static_assert(RF_LANE_UNASKED <= ROOM, "memory is made sure of no further than that");
 
 /* What the owner may overwrite: everything below the end of a durable epoch. */
 static void raise_base(struct rf_actor *actor)
@@ -103,9 +102,8 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
     }
     /* Ask again when the memory that was made sure of is used up, or the room on the disk: rf_log_secure. */
     uint64_t limit = LOAD_RELAXED(lane->base) + ring - ROOM;
-    actor->lane_limit = limit < end + RF_LANE_UNASKED - RF_LANE_UNITS_MAX
-                            ? limit
-                            : end + RF_LANE_UNASKED - RF_LANE_UNITS_MAX;
+    uint64_t sure = end + (end < ring ? ROOM : RF_LANE_UNASKED) - RF_LANE_UNITS_MAX;
+    actor->lane_limit = limit < sure ? limit : sure;
     return RF_OK;
 }
 

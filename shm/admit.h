@@ -12,8 +12,10 @@
 #include "lane.h"
 
 /* What a member may commit before it asks the log again, and there is room on the disk for (rf_log_secure). The last
- * record may be of any size. */
-#define RF_LANE_UNASKED (2u * (uint64_t)RF_LANE_UNITS_MAX)
+ * record may be of any size. A lease that is granted counts as what it takes to end it. */
+#define RF_LANE_UNASKED (4u * (uint64_t)RF_LANE_UNITS_MAX)
+/* Of log to end a lease, with a short cursor: a batch alone, and one that vouches for it. */
+#define RF_LEASE_BYTES (2u * RF_LOG_BLOCK)
 
 rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *detail);
 
@@ -29,6 +31,13 @@ static inline rf_status rf_log_admit(struct rf_actor *actor, bool ending, rf_det
         return RF_OK;
     }
     return rf_log_admit_slow(actor, ending, detail);
+}
+
+/* After a grant. */
+static inline void rf_log_granted(struct rf_actor *actor)
+{
+    const uint64_t units = RF_LEASE_BYTES / RF_LINE;
+    actor->lane_limit = actor->lane_limit > units ? actor->lane_limit - units : 0;
 }
 
 /* After a commit: what nobody waits for has to be written by somebody. No system call while some guardian is at

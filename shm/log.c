@@ -22,10 +22,8 @@
 #define PATIENCE      200u       /* looks at a batch that somebody is just computing */
 #define AHEAD         2u         /* segments that are made before they are needed, at least */
 #define AHEAD_BYTES   (1u << 20) /* and bytes */
-/* Of log to end a lease, with a short key: a batch alone, and one that vouches for it. */
-#define LEASE_BYTES (2u * RF_LOG_BLOCK)
-#define GRANT_UNITS 2u /* of a lane, for a record that grants a lease: no less */
-#define RETRY_NS    100000000ull
+#define GRANT_UNITS   2u         /* of a lane, for a record that grants a lease: no less */
+#define RETRY_NS      100000000ull
 /* How long whoever needs a segment leaves it to the one who makes it, and how often he looks. */
 #define FILLER_NS          100000000ull
 #define FILLER_NS_PER_BYTE 5u
@@ -313,7 +311,7 @@ static uint64_t bytes_for_leases(const struct rf_map *map)
             leases += count > idle ? count - idle : 0;
         }
     }
-    return leases * LEASE_BYTES;
+    return leases * RF_LEASE_BYTES;
 }
 
 /* What may yet be committed by those who were admitted before, until they ask again. */
@@ -376,7 +374,7 @@ void rf_log_secure(struct rf_logger *l)
     uint64_t ends, bytes = bytes_pending(l, &ends) + bytes_unasked(l->map);
     /* As long as there is much room, leases need not be counted: there are no more than there were, and one for each
      * record since. */
-    uint64_t at_most = l->leases + (ends - l->counted) / GRANT_UNITS * LEASE_BYTES;
+    uint64_t at_most = l->leases + (ends - l->counted) / GRANT_UNITS * RF_LEASE_BYTES;
     if (LOAD(h->log_short) == 0 && ends >= l->counted &&
         LOAD(h->log_made) >= segments_for(l->map, bytes + at_most)) {
         return;

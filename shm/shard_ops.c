@@ -1,5 +1,6 @@
 /* The operations on a shard: find and lock, let the pure transition decide, do what it says. */
 #include "shard_ops.h"
+#include "admit.h"
 #include "handle.h"
 #include "operation.h"
 #include "range.h"
@@ -136,6 +137,7 @@ rf_status rf_op_grant(struct rf_op *op, const struct rf_call *call, uint64_t wor
     }
     status = rf_op_execute(op, call->now, bound, detail);
     if (status == RF_OK) {
+        rf_log_granted(op->actor);
         grant->status = RF_SHARD_ACTIVE;
         grant->attempts = op->step.next.attempts;
         grant->lease = (rf_lease){.run = op->run->run,

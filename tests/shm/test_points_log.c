@@ -1501,6 +1501,21 @@ static void a_chain_that_does_not_fit_leaves_the_room_to_end_leases(void)
     play_on_small_disk(add_too_much);
 }
 
+/* The first round of a lane is special: its memory is made sure of. Returns how many steps it took. */
+static uint64_t fill_first_round(rf_store *own, const rf_lease *lease, uint64_t lane_bytes)
+{
+    const struct rf_lane_head *lane = &rf_handle_of(own)->actor.me->lane;
+    uint64_t n = 0;
+    while (atomic_load(&lane->end) * RF_LINE < 5 * lane_bytes / 4) {
+        rf_result result = {.durability = RF_NOWAIT};
+        n++;
+        CREW_CHECK(vault_step(own, &vault, lease, n, lease->shard * 100000 + n, 2000, &result) ==
+                       RF_OK,
+                   "%s", result.detail.where);
+    }
+    return n;
+}
+
 /* Nobody waits, and nobody writes: all that is committed lies in the lanes until the end. */
 static int burst(void *argument)
 {
@@ -1522,16 +1537,8 @@ static int burst(void *argument)
         }
         leases[i] = vault_lease(stores[i], &vault, 1, i + 1);
     }
-    /* The first round of a lane is special: its memory is made sure of. */
     for (unsigned i = 0; i < HANDLES; i++) {
-        const struct rf_lane_head *lane = &rf_handle_of(stores[i])->actor.me->lane;
-        while (atomic_load(&lane->end) * RF_LINE < 5 * LANE / 4) {
-            rf_result result = {.durability = RF_NOWAIT};
-            n[i]++;
-            CREW_CHECK(vault_step(stores[i], &vault, &leases[i], n[i], i * 100000 + n[i], TOKEN,
-                                  &result) == RF_OK,
-                       "%s", result.detail.where);
-        }
+        n[i] = fill_first_round(stores[i], &leases[i], LANE);
     }
     CREW_CHECK(rf_barrier(stores[0], &detail) == RF_OK, "%s", detail.where);
     hog_all_but(16384, hog);
@@ -1543,8 +1550,8 @@ static int burst(void *argument)
         while (status == RF_OK && (atomic_load(&lane->end) - from) * RF_LINE < 3 * LANE / 4) {
             rf_result result = {.durability = RF_NOWAIT};
             n[i]++;
-            status =
-                vault_step(stores[i], &vault, &leases[i], n[i], i * 100000 + n[i], TOKEN, &result);
+            status = vault_step(stores[i], &vault, &leases[i], n[i], (i + 1) * 100000 + n[i], TOKEN,
+                                &result);
             CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s",
                        result.detail.where);
             last = status == RF_OK && result.epoch > last ? result.epoch : last;
@@ -1568,6 +1575,62 @@ static void what_many_commit_without_waiting_has_its_room_on_a_full_disk(void)
     vault_found(&vault, RF_NOWAIT);
     vault.options.segment_bytes = 65536;
     play_on_small_disk(burst);
+}
+
+/* Shards are leased, one after another, until no more are: each of them can be ended, alone. */
+static int lease_all_there_are(void *argument)
+{
+    enum { HANDLES = 2, SHARDS = 6000, LANE = 1 << 20 };
+    static rf_store *stores[HANDLES];
+    static rf_lease leases[SHARDS];
+    static uint8_t scratch[RF_GRANT_SCRATCH];
+    char hog[160];
+    (void)argument;
+    if (!mount_small("size=64m")) {
+        return CANT_TEST;
+    }
+    vault_small_lanes(&vault, LANE);
+    for (unsigned i = 0; i < HANDLES; i++) {
+        stores[i] = vault_open_manual(&vault);
+        if (i == 0) {
+            vault_run(stores[0], &vault, 1, 1, SHARDS, RF_WAIT);
+        }
+        leases[i] = vault_lease(stores[i], &vault, 1, i + 1);
+        fill_first_round(stores[i], &leases[i], LANE);
+        complete_durably(stores[i], &leases[i], 1 + i);
+    }
+    hog_all_but(1u << 20, hog);
+    unsigned leased = 0, shard = HANDLES;
+    for (unsigned i = 0; i < HANDLES; i++) {
+        rf_status status = RF_OK;
+        while (status == RF_OK && shard < SHARDS) {
+            rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+            rf_result result = {0};
+            status = rf_acquire(stores[i], rf_now(stores[i]), &vault.tenant, 1, ++shard, 1,
+                                RF_DETACHED, &grant, &result);
+            CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s",
+                       result.detail.where);
+            leases[leased] = grant.lease;
+            leased += status == RF_OK;
+        }
+    }
+    printf("  %u shards were leased on a full disk\n", leased);
+    CREW_CHECK(leased != 0 && shard < SHARDS, "the disk is not full");
+    for (unsigned i = 0; i < leased; i++) {
+        complete_durably(stores[0], &leases[i], 10 + i);
+    }
+    for (unsigned i = 0; i < HANDLES; i++) {
+        rf_close(stores[i]);
+    }
+    rf_destroy(vault.directory, NULL);
+    return 0;
+}
+
+static void what_is_leased_in_a_burst_can_be_ended_on_a_full_disk(void)
+{
+    vault_found(&vault, RF_NOWAIT);
+    vault.options.segment_bytes = 65536;
+    play_on_small_disk(lease_all_there_are);
 }
 
 /* By hand: only those whose name has these letters in it. */
@@ -1600,5 +1663,6 @@ int main(int argc, char **argv)
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
     PLAY(what_many_commit_without_waiting_has_its_room_on_a_full_disk);
+    PLAY(what_is_leased_in_a_burst_can_be_ended_on_a_full_disk);
     return UNITY_END();
 }
