@@ -264,7 +264,22 @@ const char *rf_judge(struct rf_judge *j, enum rf_settling how, int *done)
     return NULL;
 }
 
-const char *rf_judge_look(struct rf_judge *j, struct picture *picture)
+static void compare_with_reference(struct rf_judge *j, const struct picture *reference,
+                                   const struct picture *or_this)
+{
+    struct picture now;
+    take_picture_with(j, &now, false);
+    if (strcmp(now.text, reference->text) != 0 &&
+        (or_this == NULL || strcmp(now.text, or_this->text) != 0)) {
+        snprintf(j->words, sizeof(j->words), "not what the model says; the store and the model:%s",
+                 picture_difference(&now, reference));
+        blame(j, j->words);
+    }
+    picture_free(&now);
+}
+
+const char *rf_judge_look(struct rf_judge *j, struct picture *picture,
+                          const struct picture *reference, const struct picture *or_this)
 {
     if (setjmp(j->wrong) != 0) {
         return j->words;
@@ -272,6 +287,9 @@ const char *rf_judge_look(struct rf_judge *j, struct picture *picture)
     enter(j);
     settle(j);
     take_picture(j, picture);
+    if (reference != NULL) {
+        compare_with_reference(j, reference, or_this);
+    }
     claim_sound(j);
     leave(j);
     return NULL;

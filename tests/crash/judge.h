@@ -44,8 +44,10 @@ struct rf_judge {
 /* Attaches to the store, in which everybody else is dead or idle, and returns NULL if all is as it must
  * be, else words. *done: 1 it happened, 0 it did not, -1 nobody can tell. */
 const char *rf_judge(struct rf_judge *judge, enum rf_settling how, int *done);
-/* Only looks, after the dead were settled: how the operation may end. */
-const char *rf_judge_look(struct rf_judge *judge, struct picture *picture);
+/* Only looks, after the dead were settled: how the operation may end. Without versions it must be one of the two
+ * references; NULL: not asked. */
+const char *rf_judge_look(struct rf_judge *judge, struct picture *picture,
+                          const struct picture *reference, const struct picture *or_this);
 /* The same for a store whose region is gone. *done as above. */
 const char *rf_judge_cold(struct rf_judge *judge, int *done);
 /* A store whose region is gone, after a settler has died in it: takes one of the ways it may be, or

@@ -12,6 +12,7 @@
 #include "handle.h"
 #include "prng.h"
 #include "reap.h"
+#include "reference.h"
 #include "store_trace.h"
 
 #define WATCHDOG_S 60u
@@ -219,6 +220,7 @@ struct director {
     rf_store *store; /* of a bystander, in the original */
     struct rf_recording recording;
     struct rf_judge judge;
+    struct rf_reference reference;
     uint8_t *region; /* of the copy, mapped */
     struct rf_image second;
     struct rf_changes settling; /* the stores of a survivor that settles the first death */
@@ -368,11 +370,24 @@ static void come_back(struct director *d)
     d->judge.directory = d->copy.directory;
 }
 
-static const char *look_cold(struct director *d, struct picture *picture, int *done)
+static const char *look_cold(struct director *d, int *done)
 {
-    struct rf_judge *j = &d->judge;
     go_cold(d, rf_recording_files(&d->recording));
-    const char *why = picture != NULL ? rf_judge_look(j, picture) : rf_judge_cold(j, done);
+    const char *why = rf_judge_cold(&d->judge, done);
+    come_back(d);
+    return why;
+}
+
+/* How it may end in a cold open. What nobody waits for may be there or not. */
+static const char *rehearse_cold(struct director *d, unsigned end)
+{
+    const struct rf_reference *r = &d->reference;
+    bool waited = d->part->durability == RF_WAIT &&
+                  (d->part->scene->traits & (SCENE_FORGETS | SCENE_UNORDERED)) == 0;
+    go_cold(d, rf_recording_files(&d->recording));
+    const char *why =
+        rf_judge_look(&d->judge, &d->judge.cold[end], end == 0 ? &r->cold_before : &r->cold_after,
+                      end == 0 || waited ? NULL : &r->cold_before);
     come_back(d);
     return why;
 }
@@ -389,7 +404,7 @@ static const char *look_settled(struct director *d)
         return why;
     }
     lay_moment(d, d->moment);
-    why = rf_judge_look(&d->judge, &ignored);
+    why = rf_judge_look(&d->judge, &ignored, NULL, NULL);
     picture_free(&ignored);
     if (why != NULL) {
         return why;
@@ -402,27 +417,31 @@ static const char *look_settled(struct director *d)
     return why;
 }
 
-/* How it may end: dead at the first moment, and at the last. */
+/* How it may end: dead at the first moment, and at the last. Both are what the model says. */
 static const char *rehearse(struct director *d)
 {
     struct rf_judge *j = &d->judge;
     uint32_t last = d->recording.changes.count;
+    rf_reference_play(d->part->scene, d->part->flags, &j->tenant, &d->reference);
+    if (d->recording.status != d->reference.status) {
+        return wrong(d, "the operation and the model answer differently");
+    }
     d->region = rf_paths_map(&d->copy, d->recording.image.size);
     rf_files_lay(&d->recording.files[0], d->copy.directory);
     lay_moment(d, 0);
-    const char *why = rf_judge_look(j, &j->before);
+    const char *why = rf_judge_look(j, &j->before, &d->reference.before, NULL);
     if (why == NULL && j->durable) {
-        why = look_cold(d, &j->cold[0], NULL);
+        why = rehearse_cold(d, 0);
     }
     if (why == NULL && j->durable && d->how->twice) {
         why = look_settled(d);
     }
     if (why == NULL) {
         lay_moment(d, last);
-        why = rf_judge_look(j, &j->after);
+        why = rf_judge_look(j, &j->after, &d->reference.after, NULL);
     }
     if (why == NULL && j->durable) {
-        why = look_cold(d, &j->cold[1], NULL);
+        why = rehearse_cold(d, 1);
     }
     if (why == NULL && j->durable && d->how->twice) {
         why = look_settled(d);
@@ -594,7 +613,7 @@ static const char *judge_moment(struct director *d, uint32_t moment, bool all, i
     if (why == NULL && d->judge.durable &&
         (moment == 0 || d->recording.changes.list[moment - 1].files >= 0)) {
         int ignored;
-        why = look_cold(d, NULL, &ignored);
+        why = look_cold(d, &ignored);
         d->stepped->judged++;
     }
     return why == NULL ? NULL : wrong(d, why);
@@ -666,6 +685,7 @@ static void close_stage(struct director *d)
     free(d->seen_pairs.hash);
     free(d->seen_cold.hash);
     rf_judge_drop(&d->judge);
+    rf_reference_drop(&d->reference);
     if (d->store != NULL) {
         rf_close(d->store);
     }

@@ -229,20 +229,30 @@ static void judge_run(struct gather *g, const rf_run_info *r, const rf_capacity 
     }
 }
 
-static rf_status say_progress(struct picture *p, rf_store *store, const rf_tenant *tenant,
-                              uint64_t run, uint64_t now)
+static void say_progress(struct picture *p, const rf_progress *r, rf_bytes watermark)
+{
+    say(p,
+        "progress total=%" PRIu64 " active=%" PRIu64 " done=%" PRIu64 " split=%" PRIu64
+        " parked=%" PRIu64 " leased=%" PRIu64 " evaluation=%d",
+        r->total, r->active, r->done, r->split, r->parked, r->leased, r->evaluation);
+    say_bytes(p, "watermark", r->has_watermark ? watermark : rf_bytes_none());
+    say(p, "\n");
+}
+
+static void say_capacity(struct picture *p, const rf_capacity *c)
+{
+    say(p, "capacity available=%" PRIu64 " earliest=%" PRIu64 " waiting=%" PRIu64 "\n",
+        c->available, c->earliest_deadline, c->waiting);
+}
+
+static rf_status look_at_progress(struct picture *p, rf_store *store, const rf_tenant *tenant,
+                                  uint64_t run, uint64_t now)
 {
     static uint8_t watermark[RF_KEY_MAX];
     rf_progress r;
     rf_status status = rf_get_progress(store, now, tenant, run, &r, watermark, NULL);
     if (status == RF_OK) {
-        say(p,
-            "progress total=%" PRIu64 " active=%" PRIu64 " done=%" PRIu64 " split=%" PRIu64
-            " parked=%" PRIu64 " leased=%" PRIu64 " evaluation=%d",
-            r.total, r.active, r.done, r.split, r.parked, r.leased, r.evaluation);
-        say_bytes(p, "watermark",
-                  r.has_watermark ? rf_bytes_of(watermark, r.watermark_len) : rf_bytes_none());
-        say(p, "\n");
+        say_progress(p, &r, rf_bytes_of(watermark, r.watermark_len));
     }
     return status;
 }
@@ -274,14 +284,13 @@ rf_status picture_take(struct picture *p, rf_store *store, const rf_tenant *tena
         status = rf_list_shards(store, now, tenant, run, RF_LIST_ALL, add_shard, &g, NULL);
     }
     if (status == RF_OK) {
-        status = say_progress(p, store, tenant, run, now);
+        status = look_at_progress(p, store, tenant, run, now);
     }
     if (status == RF_OK) {
         status = rf_get_capacity(store, tenant, run, &capacity, NULL);
     }
     if (status == RF_OK) {
-        say(p, "capacity available=%" PRIu64 " earliest=%" PRIu64 " waiting=%" PRIu64 "\n",
-            capacity.available, capacity.earliest_deadline, capacity.waiting);
+        say_capacity(p, &capacity);
         judge_run(&g, &info, &capacity);
     }
     return status;
@@ -317,6 +326,22 @@ rf_status picture_peek(struct picture *p, rf_store *store, const rf_tenant *tena
         blame(p, run, "S7: a split was seen by halves");
     }
     return status;
+}
+
+void picture_draw(struct picture *p, const struct picture_facts *facts, uint64_t fence_floor)
+{
+    *p = (struct picture){0};
+    say(p, "picture\n");
+    if (facts == NULL) {
+        say(p, "no run\n");
+        return;
+    }
+    say_run(p, &facts->run);
+    for (uint32_t i = 0; i < facts->count; i++) {
+        say_shard(p, &facts->shards[i], fence_floor, false);
+    }
+    say_progress(p, &facts->progress, facts->watermark);
+    say_capacity(p, &facts->capacity);
 }
 
 bool picture_is_of(const struct picture *p, const struct picture *a, const struct picture *b)

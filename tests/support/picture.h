@@ -28,6 +28,19 @@ rf_status picture_take(struct picture *p, rf_store *store, const rf_tenant *tena
  * be had while others are stopped in the middle of something. RF_BUSY if some of it can't be read. */
 rf_status picture_peek(struct picture *p, rf_store *store, const rf_tenant *tenant, uint64_t run,
                        uint64_t now, uint64_t fence_floor);
+
+/* What a run shows, had from elsewhere. */
+struct picture_facts {
+    rf_run_info run;
+    const rf_shard_info *shards; /* as they are listed: by start, then by id */
+    uint32_t count;
+    rf_progress progress;
+    rf_bytes watermark;
+    rf_capacity capacity;
+};
+
+/* The picture of these facts, without versions. NULL: of no run. */
+void picture_draw(struct picture *p, const struct picture_facts *facts, uint64_t fence_floor);
 /* Whether every line of it is one of a or of b. */
 bool picture_is_of(const struct picture *p, const struct picture *a, const struct picture *b);
 void picture_free(struct picture *p);
