@@ -36,7 +36,8 @@
 #define HURRIED        RF_STORM_HURRIED
 #define LEDGER_RECORDS (1u << 20)
 #define LEASE_NS       (60 * RF_MILLISECOND)
-#define HANG_NS        (60 * RF_SECOND) /* no commit for so long is a hang */
+#define HANG_S         60u /* so long without a sign of life is a hang */
+#define HANG_NS        (HANG_S * RF_SECOND)
 #define KEY_LEN        8u
 #define HURRY          400u
 #define TOKEN_MAX      2048u
@@ -49,7 +50,9 @@ struct ledger {
 
 struct board {
     _Atomic uint64_t run;
-    _Atomic uint64_t commits; /* for the watchdog */
+    /* For the watchdog: */
+    _Atomic uint64_t commits;
+    _Atomic uint64_t beats[WORKERS_MAX]; /* calls that came back */
     char trouble[512];
     _Atomic uint32_t troubled;
 };
@@ -165,6 +168,12 @@ static void write_line(struct rf_storm_line line)
     }
 }
 
+/* A call came back. */
+static void beat(void)
+{
+    atomic_fetch_add_explicit(&s.board->beats[me], 1, memory_order_relaxed);
+}
+
 /* A lease that is worked under. */
 struct hold {
     rf_lease lease;
@@ -210,6 +219,7 @@ static bool commit(rf_store *store, struct hold *hold, uint32_t item, bool last)
         rf_status status =
             last ? rf_complete(store, rf_now(store), &s.tenant, lease, &cursor, op, &result)
                  : rf_checkpoint(store, rf_now(store), &s.tenant, lease, &cursor, op, &result);
+        beat();
         if (status == RF_OK) {
             note(ACK, hold, item);
             atomic_fetch_add(&s.board->commits, 1);
@@ -237,6 +247,7 @@ static bool hurry(rf_store *store, struct rf_prng *prng, struct hold *hold, uint
                             .token = next_token(hold, token, rf_prng_below(prng, sizeof(token)))};
         rf_status status = rf_checkpoint(store, rf_now(store), &s.tenant, &hold->lease, &cursor,
                                          rf_new_op(store), &result);
+        beat();
         if (is_refusal(status)) {
             return false;
         }
@@ -360,6 +371,7 @@ static void live(uint64_t seed)
         uint64_t run = atomic_load(&s.board->run);
         status = rf_claim(store, rf_now(store), &s.tenant, run, rf_prng_below(&prng, 1000),
                           RF_BOUND, 20 * RF_MILLISECOND, &grant, &result);
+        beat();
         if (status == RF_OK) {
             work(store, &prng, &grant);
         } else if (status == RF_NONE_AVAILABLE) {
@@ -370,6 +382,66 @@ static void live(uint64_t seed)
             trouble("claiming", status, &result.detail);
         }
     }
+}
+
+/* --- the watchdog --- */
+
+static void show_hang(void)
+{
+    alarm(0); /* looking takes long */
+    for (unsigned i = 0; i < s.storm->workers; i++) {
+        if (s.pids[i] != 0) {
+            fprintf(stderr, "worker %u%s:\n", i, s.stopped[i] ? ", which is stopped" : "");
+            crew_tell(s.pids[i]);
+        }
+    }
+    fprintf(stderr, "the director:\n");
+    crew_tell(getpid());
+}
+
+/* Nobody can tell the director any more: what it was doing is seen from its stack. */
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    fprintf(stderr, "storm: the director hangs\n");
+    show_hang();
+    _exit(RF_STORM_HANGS);
+}
+
+static uint64_t patience_ns(void)
+{
+    return s.storm->patience == 0 ? HANG_NS : s.storm->patience;
+}
+
+/* The director is alive. Longer than what it waits for itself. */
+static void alive(void)
+{
+    alarm(s.storm->director_s == 0 ? 2 * HANG_S : s.storm->director_s);
+}
+
+/* Every worker that is not dead comes back from what it calls. */
+static const char *expect_beats(void)
+{
+    uint64_t until = now_ns() + patience_ns(), before[WORKERS_MAX];
+    for (unsigned i = 0; i < s.storm->workers; i++) {
+        before[i] = atomic_load(&s.board->beats[i]);
+        if (s.stopped[i]) {
+            kill(s.pids[i], SIGCONT);
+            s.stopped[i] = false;
+        }
+    }
+    for (unsigned i = 0; i < s.storm->workers; i++) {
+        /* The first may have been made before. */
+        while (s.pids[i] != 0 && atomic_load(&s.board->beats[i]) < before[i] + 2 &&
+               atomic_load(&s.board->troubled) == 0) {
+            if (now_ns() > until) {
+                show_hang();
+                return wrong("worker %u does not come back from what it called", i);
+            }
+            usleep(200);
+        }
+    }
+    return NULL;
 }
 
 /* --- the director --- */
@@ -384,6 +456,7 @@ static const char *start_worker(unsigned i)
     pid_t pid = fork();
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        signal(SIGALRM, SIG_DFL);
         me = i;
         live(seed);
     }
@@ -771,9 +844,12 @@ static const char *end_run(void)
 static const char *pause_storm(void)
 {
     uint64_t open;
-    const char *why = kill_all();
     bool before_settling = rf_prng_chance(&s.prng, 20);
+    const char *why = rf_prng_chance(&s.prng, 50) ? expect_beats() : NULL;
+    const char *died = kill_all();
+    why = why == NULL ? died : why;
     s.report->pauses++;
+    alive();
     if (why == NULL && !before_settling) {
         why = settle_and_verify();
     }
@@ -796,16 +872,6 @@ static const char *pause_storm(void)
         why = start_worker(i);
     }
     return why;
-}
-
-static void show_hang(void)
-{
-    for (unsigned i = 0; i < s.storm->workers; i++) {
-        fprintf(stderr, "worker %u%s:\n", i, s.stopped[i] ? ", which is stopped" : "");
-        crew_tell(s.pids[i]);
-    }
-    fprintf(stderr, "the director:\n");
-    crew_tell(getpid());
 }
 
 /* One random cruelty. */
@@ -869,9 +935,10 @@ static const char *storm_on(void)
             why = pause_storm();
             heard = now_ns();
         }
-        if (why == NULL && now_ns() - heard > HANG_NS) {
+        alive();
+        if (why == NULL && now_ns() - heard > patience_ns()) {
             show_hang();
-            why = wrong("nothing was committed for a minute");
+            why = wrong("nothing was committed for too long");
         }
     }
     return why;
@@ -881,8 +948,10 @@ static const char *storm_on(void)
 static const char *calm_down(void)
 {
     uint64_t until = now_ns() + HANG_NS, open = 1;
+    alive();
     for (unsigned i = 0; i < s.storm->workers; i++) {
         kill(s.pids[i], SIGCONT);
+        s.stopped[i] = false;
     }
     while (!run_is_over()) {
         if (now_ns() > until) {
@@ -891,7 +960,10 @@ static const char *calm_down(void)
         }
         usleep(2000);
     }
-    const char *why = kill_all();
+    const char *why = expect_beats();
+    const char *died = kill_all();
+    why = why == NULL ? died : why;
+    alive();
     if (why == NULL) {
         why = settle_and_verify();
     }
@@ -983,6 +1055,8 @@ const char *rf_storm_play(const struct rf_storm *storm, struct rf_storm_report *
     s.storm = storm;
     s.report = report;
     s.prng.state = storm->seed;
+    signal(SIGALRM, on_alarm);
+    alive();
     const char *why = set_up();
     if (why == NULL) {
         why = storm_on();
@@ -1000,6 +1074,8 @@ const char *rf_storm_play(const struct rf_storm *storm, struct rf_storm_report *
         count_repairs();
         rf_close(s.store);
     }
+    alarm(0);
+    signal(SIGALRM, SIG_DFL);
     if (why == NULL && storm->watch != NULL) {
         storm->watch->end();
     }

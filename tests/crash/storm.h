@@ -20,6 +20,7 @@
 #define RF_STORM_ITEMS       48u /* of a root */
 #define RF_STORM_ALL_ITEMS   (RF_STORM_ROOTS * RF_STORM_ITEMS)
 #define RF_STORM_NO_ITEM     UINT32_MAX
+#define RF_STORM_HANGS       3 /* exit status of a director who hangs; all stacks are on stderr then */
 
 enum rf_storm_note {
     RF_STORM_GRANT = 1,
@@ -70,7 +71,10 @@ struct rf_storm {
     uint64_t seconds;      /* to end after */
     uint64_t kills_pause;  /* between pauses, about */
     uint64_t seed;
-    uint32_t hurry; /* checkpoints that nobody waits for between two items, below; 0: 400 */
+    /* Without a sign of life until it is a hang. */
+    uint64_t patience;   /* with the workers, nanoseconds; 0: a minute */
+    unsigned director_s; /* with the director, seconds; 0: two minutes */
+    uint32_t hurry;      /* checkpoints that nobody waits for between two items, below; 0: 400 */
     const struct rf_storm_watch
         *watch; /* then lines are kept, and it ends in the middle of it all */
 };
@@ -87,7 +91,7 @@ struct rf_storm_report {
     uint64_t redone, undone, leases_lost;
 };
 
-/* Returns NULL, or what is wrong, in words. */
+/* Returns NULL, or what is wrong, in words; what hangs is on stderr, with the stacks of all. */
 const char *rf_storm_play(const struct rf_storm *storm, struct rf_storm_report *report);
 
 /* --- for the watch --- */
