@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,6 +88,8 @@ static void play(const struct rf_recorder *r, struct told *told)
 struct eye {
     const struct rf_recorder *recorder;
     struct rf_recording *recording;
+    const uint8_t *region; /* mapped here; NULL: there is none yet */
+    int64_t region_len;
     pid_t pid;
     uint64_t base; /* of the region in the player; 0: not mapped */
     uint64_t end;
@@ -124,7 +127,7 @@ static void find_region(struct eye *eye)
 static void note_store(struct eye *eye, uint64_t rip, uint64_t from, uint64_t to)
 {
     struct rf_recording *rec = eye->recording;
-    const uint8_t *now = eye->recorder->region;
+    const uint8_t *now = eye->region;
     uint8_t *was = rec->image.bytes;
     to = to < rec->image.size ? to : rec->image.size;
     while (from < to && now[from] == was[from]) {
@@ -148,25 +151,47 @@ static void note_store(struct eye *eye, uint64_t rip, uint64_t from, uint64_t to
     }
 }
 
+static int64_t file_len(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
+}
+
 static void note_files(struct eye *eye, uint64_t rip)
 {
     struct rf_recording *rec = eye->recording;
     struct rf_files files;
+    int64_t was = eye->region_len;
+    eye->region_len = file_len(eye->recorder->paths->region);
     rf_files_take(&files, eye->recorder->paths->directory);
-    if (rf_files_same(&files, &rec->files[rec->files_count - 1])) {
+    if (eye->region_len == was && rf_files_same(&files, &rec->files[rec->files_count - 1])) {
         rf_files_drop(&files);
         return;
     }
     rec->files = realloc(rec->files, (rec->files_count + 1) * sizeof(*rec->files));
     rec->files[rec->files_count] = files;
-    *rf_changes_add(&rec->changes) = (struct rf_change){
-        .step = rec->instructions, .rip = rip, .files = (int32_t)rec->files_count++};
+    *rf_changes_add(&rec->changes) = (struct rf_change){.step = rec->instructions,
+                                                        .rip = rip,
+                                                        .files = (int32_t)rec->files_count++,
+                                                        .region_len = eye->region_len};
+}
+
+/* The player has made a region and mapped it. Nothing was stored there yet. */
+static void meet_region(struct eye *eye)
+{
+    struct rf_recording *rec = eye->recording;
+    int64_t len = file_len(eye->recorder->paths->region);
+    if (eye->region == NULL && eye->base != 0 && len > 0) {
+        eye->region = rf_paths_map(eye->recorder->paths, (uint64_t)len);
+        rf_image_take(&rec->image, eye->region, (uint64_t)len);
+    }
 }
 
 static bool compare_all(struct eye *eye)
 {
     static char words[96];
-    uint64_t at = rf_image_difference(&eye->recording->image, eye->recorder->region);
+    uint64_t at =
+        eye->region == NULL ? UINT64_MAX : rf_image_difference(&eye->recording->image, eye->region);
     if (at == UINT64_MAX) {
         return true;
     }
@@ -194,11 +219,12 @@ static bool step(struct eye *eye)
     if (syscall_here) {
         if (call == SYS_mmap || call == SYS_munmap) {
             find_region(eye);
+            meet_region(eye);
         }
         if (eye->recorder->with_files) {
             note_files(eye, rip);
         }
-    } else if (span.to > eye->base && span.from < eye->end) {
+    } else if (eye->region != NULL && span.to > eye->base && span.from < eye->end) {
         uint64_t from = span.from < eye->base ? 0 : span.from - eye->base;
         note_store(eye, rip, from, span.to - eye->base);
     }
@@ -247,7 +273,12 @@ void rf_record(const struct rf_recorder *recorder, struct rf_recording *recordin
     if (pid == 0) {
         play(recorder, told);
     }
-    struct eye eye = {.recorder = recorder, .recording = recording, .pid = pid};
+    struct eye eye = {.recorder = recorder,
+                      .recording = recording,
+                      .pid = pid,
+                      .region = recorder->region,
+                      .region_len = file_len(recorder->paths->region)};
+    recording->fresh = recorder->region == NULL;
     recording->pid = pid;
     if (waitpid(pid, &how, 0) != pid || !WIFSTOPPED(how)) {
         fail(recording, "it could not begin");
@@ -256,8 +287,10 @@ void rf_record(const struct rf_recorder *recorder, struct rf_recording *recordin
         return;
     }
     find_region(&eye);
-    const struct rf_header *h = (const struct rf_header *)recorder->region;
-    rf_image_take(&recording->image, recorder->region, h->region_bytes);
+    if (!recording->fresh) {
+        const struct rf_header *h = (const struct rf_header *)recorder->region;
+        rf_image_take(&recording->image, recorder->region, h->region_bytes);
+    }
     recording->files = calloc(1, sizeof(*recording->files));
     recording->files_count = 1;
     rf_files_take(&recording->files[0], recorder->paths->directory);
@@ -276,6 +309,9 @@ void rf_record(const struct rf_recorder *recorder, struct rf_recording *recordin
             fail(recording, "files changed that nobody watched");
         }
         rf_files_drop(&now);
+    }
+    if (recording->fresh && eye.region != NULL) {
+        munmap((void *)(uintptr_t)eye.region, recording->image.size);
     }
     recording->at = recording->changes.count;
     recording->lease = told->lease;
@@ -303,6 +339,16 @@ const struct rf_files *rf_recording_files(const struct rf_recording *recording)
         }
     }
     return &recording->files[0];
+}
+
+int64_t rf_recording_region_len(const struct rf_recording *recording)
+{
+    for (uint32_t i = recording->at; i-- > 0;) {
+        if (recording->changes.list[i].files >= 0) {
+            return recording->changes.list[i].region_len;
+        }
+    }
+    return recording->fresh ? -1 : (int64_t)recording->image.size;
 }
 
 void rf_recording_drop(struct rf_recording *recording)

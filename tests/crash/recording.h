@@ -20,7 +20,8 @@ struct rf_change {
     uint64_t rip;
     uint64_t offset;
     uint32_t len;
-    int32_t files; /* -1: a store into the region; else the files are this list from here on */
+    int32_t files;      /* -1: a store into the region; else the files are this list from here on */
+    int64_t region_len; /* with files: of the region's file; -1: there is none */
     uint8_t was[RF_STORE_MAX];
     uint8_t now[RF_STORE_MAX];
 };
@@ -32,6 +33,7 @@ struct rf_changes {
 };
 
 struct rf_recording {
+    bool fresh;            /* the region came into being meanwhile */
     struct rf_image image; /* at the beginning; moved by rf_recording_go */
     struct rf_changes changes;
     struct rf_files *files; /* [0]: at the beginning */
@@ -50,7 +52,7 @@ struct rf_recorder {
     const struct rf_site_paths *paths;
     rf_options options; /* to open the store with */
     rf_tenant tenant;
-    uint8_t *region;       /* mapped here */
+    uint8_t *region;       /* mapped here; NULL: there is none, the operation makes it */
     bool with_files;       /* the operation may change files */
     uint32_t compare_each; /* compare all of the region after so many instructions; 0: at the end */
 };
@@ -60,6 +62,8 @@ void rf_record(const struct rf_recorder *recorder, struct rf_recording *recordin
 /* Moves the image to the moment after `count` changes. */
 void rf_recording_go(struct rf_recording *recording, uint32_t count);
 const struct rf_files *rf_recording_files(const struct rf_recording *recording);
+/* Of the region's file, -1: there is none. */
+int64_t rf_recording_region_len(const struct rf_recording *recording);
 void rf_recording_drop(struct rf_recording *recording);
 
 struct rf_change *rf_changes_add(struct rf_changes *changes);

@@ -349,7 +349,9 @@ static const struct {
     bool acts;
 } others[] = {{"reap_of_another", "checkpoint", false},
               {"checkpoint_and_flush", "checkpoint", true},
-              {"snapshot", "checkpoint", false}};
+              {"snapshot", "checkpoint", false},
+              {"open_cold", "checkpoint", false},
+              {"open_new", "create_run", false}};
 
 void rf_reference_play(const struct scene *scene, uint32_t flags, const rf_tenant *tenant,
                        struct rf_reference *reference)
@@ -381,6 +383,14 @@ void rf_reference_play(const struct scene *scene, uint32_t flags, const rf_tenan
                  "somebody else's lease");
         }
         model_owner_lost(&model, BYSTANDER);
+    }
+    if (strcmp(scene->name, "open_cold") == 0) {
+        rf_cursor cursor = rf_cursor_with("k", "token");
+        must(rf_acquire(NULL, SCENE_BEGIN, tenant, SCENE_RUN, TARGET, WORKER, RF_DETACHED,
+                        &play.grant, NULL),
+             "a lease");
+        must(rf_checkpoint(NULL, SCENE_BEGIN, tenant, &play.grant.lease, &cursor, 11, NULL),
+             "a checkpoint");
     }
     member = ACTOR;
     if (here->enter != NULL && (acts || scene->enter != NULL)) {

@@ -133,6 +133,24 @@ void rf_image_lay(const struct rf_image *image, uint8_t *base)
     copy_taken(base, image->bytes);
 }
 
+void rf_image_lay_file(const struct rf_image *image, int64_t len, const char *path)
+{
+    static const uint8_t nothing[PAGE];
+    unlink(path);
+    if (len < 0) {
+        return;
+    }
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    must(fd >= 0 && ftruncate(fd, len) == 0, path);
+    uint64_t end = (uint64_t)len < image->size ? (uint64_t)len : image->size;
+    for (uint64_t at = 0; at < end; at += PAGE) {
+        if (memcmp(image->bytes + at, nothing, PAGE) != 0) {
+            must(pwrite(fd, image->bytes + at, PAGE, (off_t)at) == (ssize_t)PAGE, path);
+        }
+    }
+    close(fd);
+}
+
 uint64_t rf_image_difference(const struct rf_image *image, const uint8_t *base)
 {
     for (int index = 0; index < 2; index++) {

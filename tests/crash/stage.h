@@ -45,6 +45,8 @@ void rf_paths_remove(const struct rf_site_paths *paths);
 void rf_image_take(struct rf_image *image, const uint8_t *base, uint64_t size);
 /* Makes the mapped region what the image is: what was taken since is not there any more. */
 void rf_image_lay(const struct rf_image *image, uint8_t *base);
+/* Makes a new region file with the first `len` bytes of the image; len -1: there is none. */
+void rf_image_lay_file(const struct rf_image *image, int64_t len, const char *path);
 /* Where they differ, as an offset; UINT64_MAX: they do not. */
 uint64_t rf_image_difference(const struct rf_image *image, const uint8_t *base);
 void rf_image_drop(struct rf_image *image);

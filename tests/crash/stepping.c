@@ -77,8 +77,28 @@ static rf_status act_snapshot(struct play *play, rf_result *result)
     return rf_snapshot(play->store, NULL);
 }
 
-static struct scene more[4];
-#define MORE_COUNT 4u
+/* Something to load, something to replay behind it, and a lease that is void afterwards. */
+static void make_past(struct play *play)
+{
+    rf_cursor cursor = rf_cursor_with("k", "token");
+    scene_by_name("checkpoint")->prepare(play);
+    if (rf_snapshot(play->store, NULL) != RF_OK ||
+        rf_acquire(play->store, SCENE_BEGIN, &play->tenant, SCENE_RUN, 2, 9, RF_DETACHED,
+                   &play->grant, NULL) != RF_OK ||
+        rf_checkpoint(play->store, SCENE_BEGIN, &play->tenant, &play->grant.lease, &cursor, 11,
+                      NULL) != RF_OK) {
+        abort();
+    }
+}
+
+static struct scene more[6];
+#define MORE_COUNT 6u
+
+/* There is no region before: the operation makes one. */
+static bool is_fresh(const struct scene *scene)
+{
+    return strcmp(scene->name, "open_cold") == 0 || strcmp(scene->name, "open_new") == 0;
+}
 
 static void make_more(void)
 {
@@ -101,6 +121,13 @@ static void make_more(void)
                              .if_done = {RF_OK, -1},
                              .if_undone = {RF_OK, -1},
                              .same = true};
+    more[4] = *scene_by_name("open");
+    more[4].name = "open_cold";
+    more[4].prepare = make_past;
+    more[4].act = act_open;
+    more[5] = more[4];
+    more[5].name = "open_new";
+    more[5].prepare = NULL;
 }
 
 static void add_part(struct rf_part *parts, unsigned *n, const struct scene *scene,
@@ -138,7 +165,10 @@ unsigned rf_stepping_parts(struct rf_part *parts)
             add_part(parts, &n, &scenes[i], log);
         }
         for (unsigned i = 0; i < MORE_COUNT; i++) {
-            if (i < 2 ? log != RF_WAIT : log != RF_VOLATILE) {
+            if (i < 2   ? log != RF_WAIT
+                : i < 4 ? log != RF_VOLATILE
+                : i < 5 ? log == RF_WAIT
+                        : log != RF_NOWAIT) {
                 add_part(parts, &n, &more[i], log);
             }
         }
@@ -291,6 +321,19 @@ static bool makes_segment(const struct scene *scene)
     return false;
 }
 
+/* Nobody is there, and no region; for a new store nothing at all. */
+static void clear_stage(struct director *d)
+{
+    rf_close(d->store);
+    d->store = NULL;
+    unlink(d->original.region);
+    d->judge.members = 0;
+    if (d->part->scene->prepare == NULL) {
+        rf_files_lay(&(struct rf_files){0}, d->original.directory);
+        opening.create = d->judge.options.create = true;
+    }
+}
+
 static const char *open_stage(struct director *d)
 {
     rf_detail detail;
@@ -324,22 +367,18 @@ static const char *open_stage(struct director *d)
         part->scene->prepare(&play);
     }
     rf_barrier(d->store, NULL);
-    if (d->how->twice && j->durable && !makes_segment(part->scene)) {
+    if (is_fresh(part->scene)) {
+        clear_stage(d);
+    } else if (d->how->twice && j->durable && !makes_segment(part->scene)) {
         rf_tend(d->store, SCENE_BEGIN);
     }
     return NULL;
 }
 
-/* The moment in the copy: whoever played is dead in it. */
-static void lay(struct director *d, const struct rf_image *image, const struct rf_files *files,
-                uint32_t life)
+static void bury(uint8_t *region, uint32_t life)
 {
-    struct rf_header *h = (struct rf_header *)d->region;
-    rf_image_lay(image, d->region);
-    if (d->judge.durable) {
-        rf_files_lay(files, d->copy.directory);
-    }
-    struct rf_member *members = (struct rf_member *)(d->region + h->roster.offset);
+    struct rf_header *h = (struct rf_header *)region;
+    struct rf_member *members = (struct rf_member *)(region + h->roster.offset);
     for (uint32_t i = 0; i < h->slot_count; i++) {
         uint32_t word = atomic_load(&members[i].liveness);
         if ((word & FUTEX_TID_MASK) == life) {
@@ -348,11 +387,46 @@ static void lay(struct director *d, const struct rf_image *image, const struct r
     }
 }
 
+/* The moment in the copy: whoever played is dead in it. */
+static void lay(struct director *d, const struct rf_image *image, const struct rf_files *files,
+                uint32_t life)
+{
+    rf_image_lay(image, d->region);
+    if (d->judge.durable) {
+        rf_files_lay(files, d->copy.directory);
+    }
+    bury(d->region, life);
+}
+
+static bool is_published(const struct rf_image *image)
+{
+    const struct rf_header *h = (const struct rf_header *)image->bytes;
+    return h != NULL && atomic_load(&h->version) == RF_REGION_VERSION;
+}
+
+/* Survivors make regions of their own: the file is another one each time. */
+static void lay_fresh(struct director *d)
+{
+    const struct rf_recording *r = &d->recording;
+    int64_t len = rf_recording_region_len(r);
+    rf_image_lay_file(&r->image, len, d->copy.region);
+    rf_files_lay(rf_recording_files(r), d->copy.directory);
+    if (len == (int64_t)r->image.size && is_published(&r->image)) {
+        uint8_t *region = rf_paths_map(&d->copy, r->image.size);
+        bury(region, (uint32_t)r->pid);
+        munmap(region, r->image.size);
+    }
+}
+
 static void lay_moment(struct director *d, uint32_t moment)
 {
     d->moment = moment;
     d->pair = 0;
     rf_recording_go(&d->recording, moment);
+    if (d->recording.fresh) {
+        lay_fresh(d);
+        return;
+    }
     lay(d, &d->recording.image, rf_recording_files(&d->recording), (uint32_t)d->recording.pid);
 }
 
@@ -426,24 +500,28 @@ static const char *rehearse(struct director *d)
     if (d->recording.status != d->reference.status) {
         return wrong(d, "the operation and the model answer differently");
     }
-    d->region = rf_paths_map(&d->copy, d->recording.image.size);
+    bool fresh = d->recording.fresh, settling = j->durable && d->how->twice && !fresh;
+    const struct rf_reference *r = &d->reference;
+    if (!fresh) {
+        d->region = rf_paths_map(&d->copy, d->recording.image.size);
+    }
     rf_files_lay(&d->recording.files[0], d->copy.directory);
     lay_moment(d, 0);
-    const char *why = rf_judge_look(j, &j->before, &d->reference.before, NULL);
+    const char *why = rf_judge_look(j, &j->before, fresh ? &r->cold_before : &r->before, NULL);
     if (why == NULL && j->durable) {
         why = rehearse_cold(d, 0);
     }
-    if (why == NULL && j->durable && d->how->twice) {
+    if (why == NULL && settling) {
         why = look_settled(d);
     }
     if (why == NULL) {
         lay_moment(d, last);
-        why = rf_judge_look(j, &j->after, &d->reference.after, NULL);
+        why = rf_judge_look(j, &j->after, fresh ? &r->cold_after : &r->after, NULL);
     }
     if (why == NULL && j->durable) {
         why = rehearse_cold(d, 1);
     }
-    if (why == NULL && j->durable && d->how->twice) {
+    if (why == NULL && settling) {
         why = look_settled(d);
     }
     if (why != NULL) {
@@ -540,6 +618,9 @@ static const char *kill_settlers(struct director *d, int first_done, uint64_t ha
     const struct rf_files *files = NULL;
     struct rf_change *list;
     uint32_t slot = 0, count;
+    if (d->recording.fresh) {
+        return NULL; /* nothing is settled: a region is made again */
+    }
     const char *why = settle_traced(d, &slot);
     if (why != NULL) {
         return why;
@@ -707,13 +788,14 @@ const char *rf_stepping_play(const struct rf_part *part, const struct rf_steppin
     signal(SIGABRT, on_abort);
     const char *why = open_stage(d);
     if (why == NULL) {
+        bool fresh = is_fresh(part->scene);
         struct rf_recorder recorder = {.scene = part->scene,
                                        .flags = part->flags,
                                        .paths = &d->original,
                                        .options = opening,
                                        .tenant = d->judge.tenant,
-                                       .region = rf_handle_of(d->store)->map->base,
-                                       .with_files = part->durability != RF_VOLATILE,
+                                       .region = fresh ? NULL : rf_handle_of(d->store)->map->base,
+                                       .with_files = part->durability != RF_VOLATILE || fresh,
                                        .compare_each = how->compare_each};
         rf_record(&recorder, &d->recording);
         d->judge.lease = d->recording.lease;

@@ -40,6 +40,7 @@ static bool is_long(const struct rf_part *part)
         "complete_into_a_block",
         "release_with_a_cursor",
         "split_replace_in_256",
+        "open_cold",
         "split_residual_with_long_ranges",
         "split_residual_that_moves_the_list",
         "purge_of_70_shards",
