@@ -32,12 +32,16 @@ static const char schema[] =
     " deadline = clock_timestamp() + $2 * interval '1 millisecond' FROM next"                      \
     " WHERE s.id = next.id RETURNING s.id, s.fence, s.start, s.stop, s.cursor"
 
+/* The owner, not the status: with `status = 1` the planner would take the index of the held shards, which
+ * was empty when the table was analyzed, and read through all entries that completed ones leave in it. */
+#define BY_KEY " WHERE id = $1 AND fence = $2 AND owner IS NOT NULL"
+
 static const char *const statements[][2] = {
     {"claim", CLAIM("status = 0 ORDER BY position")},
     {"claim_expired", CLAIM("status = 1 AND deadline <= clock_timestamp() ORDER BY deadline")},
-    {"checkpoint", "UPDATE shard SET cursor = $3 WHERE id = $1 AND fence = $2 AND status = 1"},
-    {"complete", "UPDATE shard SET cursor = $3, status = 2, owner = NULL, deadline = NULL"
-                 " WHERE id = $1 AND fence = $2 AND status = 1"},
+    {"checkpoint", "UPDATE shard SET cursor = $3" BY_KEY},
+    {"complete",
+     "UPDATE shard SET cursor = $3, status = 2, owner = NULL, deadline = NULL" BY_KEY},
 };
 
 static PGconn *reach(bool *there)
