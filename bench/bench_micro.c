@@ -9,8 +9,9 @@
 
 #include "micro/micro.h"
 
-#define ROUNDS       5u /* of each kind, and one before that does not count */
-#define ROUNDS_PACED 3u
+#define ROUNDS       5u /* at full speed, and one before that does not count */
+#define ROUNDS_PACED 3u /* at a fixed rate */
+#define ROUNDS_MAX   31u
 #define STEPS_MAX    24u
 #define SHARDS_MAX   1300000u /* the largest registration, and what was there before */
 #define PACED_S      0.2
@@ -72,10 +73,10 @@ struct row {
     char facts[96]; /* which one it is */
     const struct step *step;
     bool wanted;
-    double rates[ROUNDS];
+    double rates[ROUNDS_MAX];
     double rate;                              /* the median of these */
     double fixed;                             /* the rate of the others */
-    double times[COUNT(parts)][ROUNDS_PACED]; /* us */
+    double times[COUNT(parts)][ROUNDS_MAX]; /* us */
     uint64_t calls;                           /* of the round that had the fewest */
 };
 
@@ -258,8 +259,8 @@ static void print_table(struct table *table, uint32_t rounds, uint32_t rounds_pa
 static void measure_setting(struct farm *farm, struct setting *setting)
 {
     static struct table own, one;
-    const uint32_t rounds = options.quick ? 1 : ROUNDS;
-    const uint32_t rounds_paced = options.quick ? 1 : ROUNDS_PACED;
+    const uint32_t rounds = bench_rounds(&options, ROUNDS, 1, ROUNDS_MAX);
+    const uint32_t rounds_paced = bench_rounds(&options, ROUNDS_PACED, 1, ROUNDS_MAX);
     const struct gang_order anew = {.step = start_over, .count = 1};
     bool own_wanted = fill_table(&own, setting, own_steps, own_step_count, false);
     bool one_wanted = fill_table(&one, setting, one_steps, one_step_count, true);

@@ -11,6 +11,7 @@
 
 #include "peers/peers.h"
 
+#define ROUNDS      5u
 #define ROUNDS_MAX  31u
 #define ENTRIES_MAX 32u
 #define REDIS_GOAL  20.0 /* over Redis everysec */
@@ -270,12 +271,7 @@ static int program(void)
 int main(int argc, char **argv)
 {
     options = bench_parse(argc, argv);
-    rounds = options.quick ? 1 : 3;
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--rounds", 8) == 0) {
-            rounds = options.rounds < ROUNDS_MAX ? options.rounds : ROUNDS_MAX;
-        }
-    }
+    rounds = bench_rounds(&options, ROUNDS, 1, ROUNDS_MAX);
     window = options.quick ? (struct window){.warm_s = 0.1, .timed_s = 0.25}
                            : (struct window){.warm_s = 0.2, .timed_s = 1.0};
     return servers_supervise(program);

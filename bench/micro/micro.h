@@ -15,6 +15,7 @@
 #define RUN_ONE  2u /* one shard, whose lease all present */
 #define RUN_TURN 3u /* one shard, which all want to hold */
 #define RUN_LOOK 4u /* to be looked at */
+#define RUN_BULK 5u /* to be registered at once */
 
 #define LOOK_SHARDS 1000u
 

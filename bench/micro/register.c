@@ -1,7 +1,6 @@
 /* Registrations: thousands of shards in one call. */
 #include "micro.h"
 
-#define RUN_BULK   4u
 #define ROUNDS_MAX 15u
 #define LEASE_NS   RF_SECOND
 
@@ -23,11 +22,11 @@ void measure_register(struct farm *farm, rf_durability mode)
     static const struct size {
         const char *name;
         uint32_t shards;
-        uint32_t rounds;
+        uint32_t rounds; /* usually */
     } sizes[] = {
         {"register 1,000, a shard", 1000, ROUNDS_MAX},
         {"register 100,000, a shard", 100000, 5},
-        {"register 1,000,000, a shard", 1000000, 1},
+        {"register 1,000,000, a shard", 1000000, 3},
     };
     for (uint32_t i = 0; i < COUNT(sizes); i++) {
         char name[64], facts[128];
@@ -36,8 +35,9 @@ void measure_register(struct farm *farm, rf_durability mode)
         if (!bench_wanted(&options, name) || (options.quick && i > 0)) {
             continue;
         }
+        const uint32_t rounds = bench_rounds(&options, sizes[i].rounds, 3, ROUNDS_MAX);
         struct farm_manifest manifest = farm_manifest(sizes[i].shards);
-        for (uint32_t r = 0; r < sizes[i].rounds; r++) {
+        for (uint32_t r = 0; r < rounds; r++) {
             values[r] = register_ns(farm, &manifest, mode);
             farm_purge(farm, RUN_BULK);
         }
@@ -45,7 +45,7 @@ void measure_register(struct farm *farm, rf_durability mode)
         snprintf(facts, sizeof(facts), "\"op\":\"register\",\"mode\":\"%s\",\"shards\":%u",
                  mode_name(mode), sizes[i].shards);
         struct bench_case row = {.name = name, .facts = facts};
-        bench_summarize(&row, values, sizes[i].rounds);
+        bench_summarize(&row, values, rounds);
         bench_print_rows(stdout, &options, "micro", "", &row, 1);
     }
 }

@@ -54,6 +54,7 @@ struct bench_options bench_parse(int argc, char **argv)
             o.quick = true;
         } else if ((value = value_of("--rounds", argc, argv, &i)) != NULL) {
             o.rounds = parse_rounds(value);
+            o.rounds_given = true;
         } else if ((value = value_of("--canary", argc, argv, &i)) != NULL) {
             bench_expect_canary(parse_canary(value));
         } else if ((value = value_of("--only", argc, argv, &i)) != NULL) {
@@ -68,6 +69,13 @@ struct bench_options bench_parse(int argc, char **argv)
         o.rounds = o.quick ? 31 : 101;
     }
     return o;
+}
+
+uint32_t bench_rounds(const struct bench_options *options, uint32_t usual, uint32_t quick,
+                      uint32_t most)
+{
+    uint32_t rounds = options->rounds_given ? options->rounds : options->quick ? quick : usual;
+    return rounds < most ? rounds : most;
 }
 
 bool bench_wanted(const struct bench_options *options, const char *name)

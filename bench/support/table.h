@@ -11,12 +11,18 @@ struct bench_options {
     bool check; /* a missed goal is an error */
     bool quick; /* what has goals, with fewer and shorter rounds */
     uint32_t rounds;
+    bool rounds_given;
     const char *only; /* a part of the names of the rows, or groups of rows, wanted; NULL: all */
 };
 
 /* --json, --check, --quick, --rounds=N, --only=NAME, --canary=NS. Says what is wrong or asked for, and ends the
  * program, otherwise. */
 struct bench_options bench_parse(int argc, char **argv);
+
+/* For what takes too long to be sampled as often as rounds says: as often as was asked for, but no more than
+ * `most`, and else `usual` or `quick`. */
+uint32_t bench_rounds(const struct bench_options *options, uint32_t usual, uint32_t quick,
+                      uint32_t most);
 
 /* Whether --only asks for this one. */
 bool bench_wanted(const struct bench_options *options, const char *name);
