@@ -1,7 +1,7 @@
 /*
  * The same promise kept by others: one small change, durable when the call returns. Redis with its append-only
  * file synced at every write, a client process each on a unix socket, the bare SET; SQLite in WAL mode
- * with synchronous=FULL, a connection a process, one UPDATE a transaction.
+ * with synchronous=FULL, a connection a process, one prepared UPDATE, which is a transaction by itself.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -212,11 +212,9 @@ static void sqlite_step(void *context, uint64_t i)
     struct session *s = context;
     sql.bind(s->update, 1, ++s->value);
     sql.bind(s->update, 2, s->number);
-    int rc = sql.exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-    int stepped = rc == 0 ? sql.step(s->update) : rc;
+    int stepped = sql.step(s->update);
     sql.reset(s->update);
-    if (stepped != SQLITE_DONE || sql.changes(s->db) != 1 ||
-        sql.exec(s->db, "COMMIT", NULL, NULL, NULL) != 0) {
+    if (stepped != SQLITE_DONE || sql.changes(s->db) != 1) {
         fprintf(stderr, "sqlite: an update failed\n");
         abort();
     }
