@@ -74,10 +74,10 @@ struct row {
     const struct step *step;
     bool wanted;
     double rates[ROUNDS_MAX];
-    double rate;                              /* the median of these */
-    double fixed;                             /* the rate of the others */
+    double rate;                            /* the median of these */
+    double fixed;                           /* the rate of the others */
     double times[COUNT(parts)][ROUNDS_MAX]; /* us */
-    uint64_t calls;                           /* of the round that had the fewest */
+    uint64_t calls;                         /* of the round that had the fewest */
 };
 
 struct table {

@@ -3,8 +3,9 @@
 
 #include "log.h"
 
-#define KEEP_ALL (1ull << 40) /* no snapshot by itself */
-#define ROUNDS   3u
+#define KEEP_ALL   (1ull << 40) /* no snapshot by itself */
+#define ROUNDS     3u
+#define ROUNDS_MAX 31u
 
 static double first_grant_ms(const char *which)
 {
@@ -96,11 +97,11 @@ static void measure_replay(void)
     };
     for (uint32_t i = 0; i < COUNT(sizes); i++) {
         char facts[64];
-        double ms[ROUNDS];
+        double ms[ROUNDS_MAX];
         if (options.quick && sizes[i].goal_ms == 0 && i + 1 < COUNT(sizes)) {
             continue;
         }
-        const uint32_t rounds = options.quick ? 1 : ROUNDS;
+        const uint32_t rounds = bench_rounds(&options, ROUNDS, 1, ROUNDS_MAX);
         for (uint32_t r = 0; r < rounds; r++) {
             ms[r] = replay_ms(sizes[i].records);
         }
@@ -140,8 +141,8 @@ static void measure_load(void)
     };
     for (uint32_t i = 0; i < COUNT(sizes); i++) {
         char names[2][64], facts[64];
-        double taken[ROUNDS], loaded[ROUNDS];
-        const uint32_t rounds = options.quick || sizes[i].shards == 1000000 ? 1 : ROUNDS;
+        double taken[ROUNDS_MAX], loaded[ROUNDS_MAX];
+        const uint32_t rounds = bench_rounds(&options, ROUNDS, 1, ROUNDS_MAX);
         if (options.quick && sizes[i].goal_ms == 0) {
             continue;
         }

@@ -6,7 +6,9 @@
 #include "log.h"
 #include "raw.h"
 
-#define ROUNDS 3u
+#define ROUNDS       5u
+#define ROUNDS_QUICK 3u
+#define ROUNDS_MAX   31u
 
 /* --- the floor --- */
 
@@ -97,9 +99,16 @@ static double rate_of(const struct durable_work *work, uint32_t processes, doubl
     return outcome.rate;
 }
 
-static double median3(double *v)
+static uint32_t rounds(void)
 {
-    return bench_quantile(v, ROUNDS, 0.5);
+    return bench_rounds(&options, ROUNDS, ROUNDS_QUICK, ROUNDS_MAX);
+}
+
+static void report_row(struct bench_case row, double *values, double *ratios)
+{
+    bench_summarize(&row, values, rounds());
+    row.ratio = ratios != NULL ? bench_quantile(ratios, rounds(), 0.5) : 0;
+    report(&row, 1);
 }
 
 /* In turn, so that whatever slows the disk for a while slows all of them. */
@@ -107,8 +116,9 @@ static void against_peers(const struct durable_work *ours, uint32_t processes)
 {
     const char *why_redis = NULL, *why_sqlite = NULL;
     char names[3][64];
-    double mine[ROUNDS], redis[ROUNDS], sqlite[ROUNDS], to_redis[ROUNDS], to_sqlite[ROUNDS];
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    double mine[ROUNDS_MAX], redis[ROUNDS_MAX], sqlite[ROUNDS_MAX];
+    double to_redis[ROUNDS_MAX], to_sqlite[ROUNDS_MAX];
+    for (unsigned i = 0; i < rounds(); i++) {
         mine[i] = rate_of(ours, processes, seconds());
         const struct durable_work *peer = redis_start(&why_redis);
         redis[i] = peer == NULL ? 0 : rate_of(peer, processes, seconds());
@@ -122,17 +132,14 @@ static void against_peers(const struct durable_work *ours, uint32_t processes)
     snprintf(names[0], sizeof(names[0]), "%u processes, each waiting", processes);
     snprintf(names[1], sizeof(names[1]), "%u processes over Redis (AOF always, SET)", processes);
     snprintf(names[2], sizeof(names[2]), "%u processes over SQLite (WAL, FULL)", processes);
-    struct bench_case rows[] = {{.name = names[0], .unit = "ops/s", .value = median3(mine)}};
-    report(rows, 1);
+    report_row((struct bench_case){.name = names[0], .unit = "ops/s"}, mine, NULL);
     if (why_redis == NULL) {
         struct bench_case row = {.name = names[1],
                                  .unit = "ops/s",
                                  .ratio_to = "Redis",
-                                 .value = median3(redis),
-                                 .ratio = median3(to_redis),
                                  .kind = BENCH_AT_LEAST,
                                  .goal = 1.3};
-        report(&row, 1);
+        report_row(row, redis, to_redis);
     } else {
         bench_print_skipped(stdout, &options, "log", names[1], why_redis);
     }
@@ -140,11 +147,9 @@ static void against_peers(const struct durable_work *ours, uint32_t processes)
         struct bench_case row = {.name = names[2],
                                  .unit = "ops/s",
                                  .ratio_to = "SQLite",
-                                 .value = median3(sqlite),
-                                 .ratio = median3(to_sqlite),
                                  .kind = BENCH_AT_LEAST,
                                  .goal = 3};
-        report(&row, 1);
+        report_row(row, sqlite, to_sqlite);
     } else {
         bench_print_skipped(stdout, &options, "log", names[2], why_sqlite);
     }
@@ -157,24 +162,21 @@ void measure_waiting(void)
     }
     const struct durable_work raw = {.begin = raw_begin, .step = raw_step};
     const struct durable_work ours = {.begin = worker_begin, .step = worker_step};
-    double floor[ROUNDS], mine[ROUNDS], ratio[ROUNDS];
+    double floor[ROUNDS_MAX], mine[ROUNDS_MAX], ratio[ROUNDS_MAX];
     field_make("waiting", 256, NULL);
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < rounds(); i++) {
         floor[i] = 1e6 / rate_of(&raw, 1, seconds());
         mine[i] = 1e6 / rate_of(&ours, 1, seconds());
         ratio[i] = mine[i] / floor[i];
     }
-    struct bench_case rows[] = {
-        {.name = "raw write, O_DIRECT + DSYNC, 4 KiB", .unit = "us", .value = median3(floor)},
-        {.name = "1 process, waiting for every operation",
-         .unit = "us",
-         .ratio_to = "raw write",
-         .value = median3(mine),
-         .ratio = median3(ratio),
-         .kind = BENCH_AT_MOST,
-         .goal = 1.15},
-    };
-    report(rows, COUNT(rows));
+    struct bench_case row = {.name = "1 process, waiting for every operation",
+                             .unit = "us",
+                             .ratio_to = "raw write",
+                             .kind = BENCH_AT_MOST,
+                             .goal = 1.15};
+    report_row((struct bench_case){.name = "raw write, O_DIRECT + DSYNC, 4 KiB", .unit = "us"},
+               floor, NULL);
+    report_row(row, mine, ratio);
     against_peers(&ours, 8);
     against_peers(&ours, 64);
     field_destroy("waiting");

@@ -40,8 +40,7 @@ static const char *const statements[][2] = {
     {"claim", CLAIM("status = 0 ORDER BY position")},
     {"claim_expired", CLAIM("status = 1 AND deadline <= clock_timestamp() ORDER BY deadline")},
     {"checkpoint", "UPDATE shard SET cursor = $3" BY_KEY},
-    {"complete",
-     "UPDATE shard SET cursor = $3, status = 2, owner = NULL, deadline = NULL" BY_KEY},
+    {"complete", "UPDATE shard SET cursor = $3, status = 2, owner = NULL, deadline = NULL" BY_KEY},
 };
 
 static PGconn *reach(bool *there)

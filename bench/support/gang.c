@@ -76,11 +76,15 @@ static void run_count(struct place *place, const struct gang_order *order, void 
     place->ended_ns = bench_now();
 }
 
-static void run_time(struct place *place, const struct gang_order *order, void *context)
+/* The window is the same for all, and what ends after it does not count: else one that sleeps through its end, as a
+ * peer that waits for a lock may, would stretch it for all others. */
+static void run_time(const struct gang *gang, struct place *place, void *context)
 {
-    uint64_t end = place->begun_ns + (uint64_t)(order->seconds * 1e9), chunk = 1, i = 0;
-    uint64_t now = place->begun_ns;
+    const struct gang_order *order = &gang->order;
+    const uint64_t end = gang->start_ns + (uint64_t)(order->seconds * 1e9);
+    uint64_t chunk = 1, i = 0, now = place->begun_ns;
     while (now < end) {
+        place->steps = i;
         for (uint64_t c = 0; c < chunk; c++) {
             order->step(context, i++);
         }
@@ -88,8 +92,8 @@ static void run_time(struct place *place, const struct gang_order *order, void *
         chunk = after - now < CHUNK_NS && chunk < CHUNK_MAX ? 2 * chunk : chunk;
         now = after;
     }
-    place->steps = i;
-    place->ended_ns = now;
+    place->begun_ns = gang->start_ns;
+    place->ended_ns = end;
 }
 
 static void run_paced(const struct gang *gang, struct place *place, uint32_t number, void *context)
@@ -122,6 +126,7 @@ static void obey(struct gang *gang, uint32_t number, void *context)
     struct place *place = &gang->places[number];
     const struct gang_order *order = &gang->order;
     memset(&place->times, 0, sizeof(place->times));
+    place->steps = 0;
     wait_until(gang, gang->start_ns);
     place->begun_ns = bench_now();
     if (order->rate > 0) {
@@ -129,7 +134,7 @@ static void obey(struct gang *gang, uint32_t number, void *context)
     } else if (order->count != 0) {
         run_count(place, order, context);
     } else {
-        run_time(place, order, context);
+        run_time(gang, place, context);
     }
 }
 
