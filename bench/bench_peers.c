@@ -45,6 +45,7 @@ static struct entry {
     bool wanted[COUNTS];
     bool skipped;
     double steps[COUNTS][ROUNDS_MAX];
+    double seconds[COUNTS][ROUNDS_MAX]; /* of the windows */
 } entries[ENTRIES_MAX];
 static uint32_t entries_count;
 
@@ -104,15 +105,17 @@ static void report(struct bench_case *row)
     bench_print_rows(stdout, &options, "peers", "", row, 1);
 }
 
-static void report_steps(const struct entry *e)
+static void report_steps(struct entry *e)
 {
     for (uint32_t i = 0; i < COUNTS; i++) {
-        char name[ROW_MAX], facts[FACTS_MAX];
+        char name[ROW_MAX], which[FACTS_MAX], facts[FACTS_MAX + 40];
         double values[ROUNDS_MAX];
         struct bench_case row = {.name = name, .unit = "ops/s", .facts = facts};
         if (e->wanted[i]) {
             row_name(e, i, name);
-            facts_of(e, i, facts);
+            facts_of(e, i, which);
+            snprintf(facts, sizeof(facts), "%s,\"window_s\":%.2f", which,
+                     bench_quantile(e->seconds[i], rounds, 0));
             memcpy(values, e->steps[i], sizeof(values));
             bench_summarize(&row, values, rounds);
             report(&row);
@@ -142,11 +145,16 @@ static void report_goal(const struct entry *e, uint32_t which)
     double ratios[ROUNDS_MAX], values[ROUNDS_MAX];
     const struct entry *ours = counterpart(e);
     const bool everysec = e->setting->value != NULL && strcmp(e->setting->value, "everysec") == 0;
-    for (uint32_t i = 0; i < rounds; i++) {
-        ratios[i] = ours->steps[which][i] / e->steps[which][i];
-    }
     snprintf(name, sizeof(name), "ringfence %s over %s %s, %u", ours->setting->name, e->peer->name,
              e->setting->name, worker_counts[which]);
+    for (uint32_t i = 0; i < rounds; i++) {
+        if (e->steps[which][i] <= 0 || ours->steps[which][i] <= 0) {
+            print_skipped(name, NULL,
+                          "a window passed without a single step, and there is no ratio");
+            return;
+        }
+        ratios[i] = ours->steps[which][i] / e->steps[which][i];
+    }
     snprintf(to, sizeof(to), "%s, %s", e->peer->name, e->setting->name);
     facts_of(e, which, facts);
     struct bench_case row = {
@@ -194,8 +202,9 @@ static void measure_entry(struct entry *e, uint32_t round)
     }
     for (uint32_t i = 0; i < COUNTS; i++) {
         if (e->wanted[i]) {
-            e->steps[i][round] =
-                fleet_measure(e->peer, e->setting, worker_counts[i], window).steps_per_s;
+            struct outcome outcome = fleet_measure(e->peer, e->setting, worker_counts[i], window);
+            e->steps[i][round] = outcome.steps_per_s;
+            e->seconds[i][round] = outcome.seconds;
         }
     }
     e->peer->stop();
