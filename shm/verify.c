@@ -458,8 +458,23 @@ static rf_status walk(struct rf_handle *h, uint64_t from, uint64_t until,
     return status;
 }
 
+/* The epoch of the second newest good snapshot, whose log is kept: an older one may be there without, since a power cut
+ * does not keep the order in which files were removed. 0: there are not two. */
+static uint64_t second_of(const struct rf_snapshot_header *snapshots, unsigned count,
+                          uint64_t until)
+{
+    unsigned seen = 0;
+    for (unsigned i = 0; i < count; i++) {
+        seen += snapshots[i].epoch <= until;
+        if (seen == 2) {
+            return snapshots[i].epoch;
+        }
+    }
+    return 0;
+}
+
 /* What a cold open would not read today, but may have to when something else is damaged: all snapshots, and the log
- * from the oldest one's epoch on (all of it, if there were not two yet). Every failure is a difference. */
+ * from the second good one's epoch on (all of it, if there were not two yet). Every failure is a difference. */
 static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparison *c,
                             rf_detail *detail)
 {
@@ -485,9 +500,10 @@ static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparis
         epochs[count++] = 1;
     }
     bool whole = false;
+    uint64_t second = second_of(headers, good, until);
     for (unsigned i = count; status == RF_OK && !whole && i-- > 0;) {
-        if (epochs[i] > until) {
-            continue; /* of somebody else's: told above */
+        if (epochs[i] > until || epochs[i] < second) {
+            continue; /* of somebody else's: told above; or not kept any more */
         }
         found = (rf_detail){0};
         status = walk(h, epochs[i], until, headers, good, &found);

@@ -893,6 +893,45 @@ static void verify_looks_at_all_that_is_kept(void)
     leave_all();
 }
 
+static off_t read_whole(const char *name, uint8_t *room, size_t size)
+{
+    int fd = open(in_store(name), O_RDONLY | O_CLOEXEC);
+    TEST_ASSERT_TRUE_MESSAGE(fd >= 0, name);
+    ssize_t len = read(fd, room, size);
+    close(fd);
+    TEST_ASSERT_TRUE(len > 0 && (size_t)len < size);
+    return len;
+}
+
+/* In a power cut the removal of segments may be kept, and that of the snapshot before them not. */
+static void verify_asks_for_no_log_of_a_snapshot_that_is_not_kept(void)
+{
+    static uint8_t old[1 << 20];
+    char names[4][RF_SNAPSHOT_NAME], oldest[RF_SNAPSHOT_NAME];
+    off_t len = 0;
+    rf_history_begin(&history, &shop, 31337);
+    enter_all();
+    for (unsigned i = 0; i < 3; i++) {
+        rf_history_play(&history, 8000);
+        RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail));
+        if (i == 0) {
+            TEST_ASSERT_EQUAL(1, snapshots(names));
+            memcpy(oldest, names[0], sizeof(oldest));
+            len = read_whole(oldest, old, sizeof(old));
+        }
+    }
+    TEST_ASSERT_EQUAL(2, snapshots(names));
+    int fd = open(in_store(oldest), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    TEST_ASSERT_EQUAL(len, write(fd, old, (size_t)len));
+    close(fd);
+    TEST_ASSERT_EQUAL(3, snapshots(names));
+    expect_verified(history.stores[0]);
+    rf_history_play(&history, 1000);
+    RF_EXPECT(RF_OK, rf_snapshot(history.stores[0], &detail));
+    TEST_ASSERT_EQUAL(2, snapshots(names));
+    leave_all();
+}
+
 static void verify_refuses_a_damaged_log(void)
 {
     rf_options o = durable();
@@ -1604,6 +1643,7 @@ int main(void)
     RUN_TEST(a_directory_in_use_elsewhere_is_refused);
     RUN_TEST(verify_sees_every_kind_of_difference);
     RUN_TEST(verify_looks_at_all_that_is_kept);
+    RUN_TEST(verify_asks_for_no_log_of_a_snapshot_that_is_not_kept);
     RUN_TEST(verify_refuses_a_damaged_log);
     RUN_TEST(a_backup_of_a_live_store_is_a_store);
     RUN_TEST(a_backup_into_the_store_itself_is_refused);
