@@ -11,11 +11,13 @@
 
 #define COUNT(array) ((uint32_t)(sizeof(array) / sizeof((array)[0])))
 
-#define RUN_OWN  1u /* every process has shards of its own */
-#define RUN_ONE  2u /* one shard, whose lease all present */
-#define RUN_TURN 3u /* one shard, which all want to hold */
-#define RUN_LOOK 4u /* to be looked at */
-#define RUN_BULK 5u /* to be registered at once */
+enum {
+    RUN_OWN = 1, /* every process has shards of its own */
+    RUN_ONE,     /* one shard, whose lease all present */
+    RUN_TURN,    /* one shard, which all want to hold */
+    RUN_LOOK,    /* to be looked at */
+    RUN_BULK,    /* to be registered at once */
+};
 
 #define LOOK_SHARDS 1000u
 

@@ -12,6 +12,8 @@
 
 #define LEASE_NS (24 * 3600 * RF_SECOND) /* nothing expires while it is measured */
 #define SCRATCH  4096u
+/* For a lock: where many processes share few cores, its holder may be without one for long. */
+#define PATIENCE_NS (60 * RF_SECOND)
 
 static const char *const farm_names[] = {"main",    "thousand", "ten",   "hundred",
                                          "million", "kill",     "count", "micro"};
@@ -132,15 +134,20 @@ void farm_open(struct farm *farm, const char *which, uint64_t max_shards, bool m
 {
     begin(farm);
     write_name(farm->name, which);
-    open_named(farm, &(rf_options){.create = true, .max_shards = max_shards, .manual = manual});
+    open_named(farm, &(rf_options){.create = true,
+                                   .max_shards = max_shards,
+                                   .busy_timeout = PATIENCE_NS,
+                                   .manual = manual});
 }
 
 void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards)
 {
     begin(farm);
     write_directory(farm->name, which);
-    open_named(farm,
-               &(rf_options){.create = true, .max_shards = max_shards, .durability = RF_NOWAIT});
+    open_named(farm, &(rf_options){.create = true,
+                                   .max_shards = max_shards,
+                                   .busy_timeout = PATIENCE_NS,
+                                   .durability = RF_NOWAIT});
 }
 
 void farm_close(struct farm *farm)
