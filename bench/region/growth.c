@@ -133,7 +133,11 @@ static void measure_size(struct field *f, const struct size *size)
     shuffle(leases, held);
     struct lot *lot = make_lot(&f->farm, leases, held);
     struct lot *half_behind = make_lot(&f->farm, leases, held);
+    struct lot *third_behind = make_lot(&f->farm, leases, held);
+    struct lot *two_thirds_behind = make_lot(&f->farm, leases, held);
     half_behind->at = held / 2;
+    third_behind->at = held / 3;
+    two_thirds_behind->at = held / 3 * 2;
     lot->shards = size->count;
     struct bench_case calls[] = {
         h_case(),
@@ -142,6 +146,16 @@ static void measure_size(struct field *f, const struct size *size)
          .context = lot,
          .n = LOT_COLD,
          .facts = fact("checkpoint", size->count)},
+        {.name = text("renew, random of %s, all held", size->name),
+         .run = run_renew,
+         .context = third_behind,
+         .n = LOT_COLD,
+         .facts = fact("renew", size->count)},
+        {.name = text("release + acquire, random of %s, all held", size->name),
+         .run = run_release_acquire,
+         .context = two_thirds_behind,
+         .n = LOT_COLD,
+         .facts = fact("release + acquire", size->count)},
         {.name = text("get_shard, random of %s, all held", size->name),
          .run = run_get_shard,
          .context = half_behind,

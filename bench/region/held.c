@@ -85,6 +85,25 @@ void run_renew(void *context, uint64_t n)
     }
 }
 
+/* The shard goes, and comes back under a new fence. */
+void run_release_acquire(void *context, uint64_t n)
+{
+    struct lot *lot = context;
+    struct farm *farm = lot->farm;
+    static _Alignas(8) uint8_t scratch[4096];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    for (uint64_t i = 0; i < n; i++) {
+        rf_lease *lease = visit(lot);
+        must_execute(rf_release(farm->store, ++farm->now, &farm->tenant, lease, NULL, ++farm->op,
+                                &lot->result),
+                     &lot->result);
+        must_execute(rf_acquire(farm->store, ++farm->now, &farm->tenant, lease->run, lease->shard,
+                                1, RF_BOUND, &grant, &lot->result),
+                     &lot->result);
+        *lease = grant.lease;
+    }
+}
+
 static void run_now(void *context, uint64_t n)
 {
     struct lot *lot = context;
