@@ -22,6 +22,6 @@ int main(int argc, char **argv)
     measure_cross();
     measure_memory();
     measure_disk();
-    bench_print_quiet(stdout, &options);
+    bench_print_quiet(stdout, &options, "floor");
     return 0;
 }

@@ -437,6 +437,6 @@ int main(int argc, char **argv)
         printf("median of %u rounds, core %d, %s\n", options.rounds, core, __VERSION__);
     }
     bench_print(stdout, &options, "lib", "h", cases, count);
-    bench_print_quiet(stdout, &options);
+    bench_print_quiet(stdout, &options, "lib");
     return bench_status(&options, cases, count);
 }

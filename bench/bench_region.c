@@ -65,7 +65,7 @@ static int program(int argc, char **argv)
     farm_close(&farm);
     measure_kill();
     measure_growth();
-    bench_print_quiet(stdout, &options);
+    bench_print_quiet(stdout, &options, "region");
     return options.check && missed ? 1 : 0;
 }
 

@@ -1,7 +1,8 @@
 /*
  * Two workers and one shard with a short lease. The first claims it, stores a cursor, and stays away for
- * too long; the second is granted the shard with a larger fence. From then on the first must be refused, and
- * the second be served.
+ * too long; the second is granted the shard with a larger fence. From then on the first must be refused. Then the
+ * second stays away as well and is granted the shard once more: what the first one tried has left no trace. It is
+ * served to the end.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,24 @@ static uint64_t hear(int fd)
     return value;
 }
 
+/* The next grant: a larger fence, and the cursor that the first one stored while it was the owner. */
+static uint64_t take_over(const struct scene *scene, void *worker, struct claim *claim,
+                          uint64_t fence)
+{
+    const struct peer *peer = scene->peer;
+    uint8_t key[FARM_KEY_LEN];
+    claim_again(scene, worker, claim);
+    if (claim->index != 0 || (!peer->keeps_no_cursor && claim->fence <= fence)) {
+        wrong(scene, "a later grant does not have the larger fence");
+    }
+    farm_key(key, 0, 1);
+    if (!peer->keeps_no_cursor && !scene->setting->renewals &&
+        (claim->cursor == NULL || memcmp(claim->cursor, key, FARM_KEY_LEN) != 0)) {
+        wrong(scene, "a later owner is not given the cursor of the first");
+    }
+    return claim->fence;
+}
+
 /* In a process of its own, as workers are. */
 static void be_second(const struct scene *scene, int from, int to)
 {
@@ -75,17 +94,13 @@ static void be_second(const struct scene *scene, int from, int to)
     struct claim claim = {0};
     uint64_t fence = hear(from);
     void *worker = peer->join(1, 2, 1); /* not earlier: its lease is as short as the first one's */
-    claim_again(scene, worker, &claim);
-    if (claim.index != 0 || (!peer->keeps_no_cursor && claim.fence <= fence)) {
-        wrong(scene, "the second grant does not have the larger fence");
-    }
-    farm_key(key, 0, 1);
-    if (!peer->keeps_no_cursor && !scene->setting->renewals &&
-        (claim.cursor == NULL || memcmp(claim.cursor, key, FARM_KEY_LEN) != 0)) {
-        wrong(scene, "the second owner is not given the cursor of the first");
-    }
-    tell(to, claim.fence);
+    fence = take_over(scene, worker, &claim, fence);
+    tell(to, fence);
     hear(from); /* the first has tried what it must not */
+    let_it_expire(scene);
+    peer->leave(worker);
+    worker = peer->join(1, 2, 1);
+    take_over(scene, worker, &claim, fence);
     farm_key(key, 0, 3);
     expect(scene, peer->checkpoint(worker, key), ACCEPTED, "the new owner is refused");
     farm_key(key, 0, CHECKPOINTS + 1);

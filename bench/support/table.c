@@ -195,10 +195,17 @@ void bench_print(FILE *out, const struct bench_options *options, const char *ben
     bench_print_rows(out, options, bench, reference, cases, count);
 }
 
-void bench_print_quiet(FILE *out, const struct bench_options *options)
+void bench_print_quiet(FILE *out, const struct bench_options *options, const char *bench)
 {
     struct bench_quiet quiet = bench_quiet();
-    if (options->json || quiet.samples == 0) {
+    if (quiet.samples == 0) {
+        return;
+    }
+    if (options->json) {
+        fprintf(out,
+                "{\"bench\":\"%s\",\"name\":\"samples that were quiet\",\"percent\":%.0f,"
+                "\"canary_ns\":%.0f}\n",
+                bench, 100 * quiet.part, quiet.canary_ns);
         return;
     }
     if (quiet.part < 0.5) {

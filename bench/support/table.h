@@ -43,8 +43,8 @@ void bench_print_skipped(FILE *out, const struct bench_options *options, const c
 void bench_print(FILE *out, const struct bench_options *options, const char *bench,
                  const char *reference, const struct bench_case *cases, uint32_t count);
 
-/* How quiet the machine was, in a line; nothing with --json. */
-void bench_print_quiet(FILE *out, const struct bench_options *options);
+/* How quiet the machine was, in a line. */
+void bench_print_quiet(FILE *out, const struct bench_options *options, const char *bench);
 
 /* The exit status of the program: how the goals were met counts only if --check asked for it. */
 int bench_status(const struct bench_options *options, const struct bench_case *cases,
