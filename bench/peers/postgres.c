@@ -32,8 +32,8 @@ static const char schema[] =
     " deadline = clock_timestamp() + $2 * interval '1 millisecond' FROM next"                      \
     " WHERE s.id = next.id RETURNING s.id, s.fence, s.start, s.stop, s.cursor"
 
-/* The owner, not the status: with `status = 1` the planner would take the index of the held shards, which
- * was empty when the table was analyzed, and read through all entries that completed ones leave in it. */
+/* The owner, not the status: for `status = 1` the planner would take the index of the held shards, which was empty
+ * when the table was analyzed, and go through those of all workers. */
 #define BY_KEY " WHERE id = $1 AND fence = $2 AND owner IS NOT NULL"
 
 static const char *const statements[][2] = {
