@@ -192,8 +192,9 @@ static void print_row(struct row *row, uint32_t rounds, uint32_t rounds_paced)
 {
     char facts[1024];
     struct bench_case c = {.name = row->name, .unit = "ops/s", .facts = facts};
-    int at = snprintf(facts, sizeof(facts), "%s,\"rate\":%.0f,\"calls\":%" PRIu64, row->facts,
-                      row->fixed, row->calls);
+    int at =
+        snprintf(facts, sizeof(facts), "%s,\"rate\":%.0f,\"calls\":%" PRIu64 ",\"rounds_paced\":%u",
+                 row->facts, row->fixed, row->calls, rounds_paced);
     bench_summarize(&c, row->rates, rounds);
     for (uint32_t p = 0; p < COUNT(parts); p++) {
         double least = bench_quantile(row->times[p], rounds_paced, 0);

@@ -115,6 +115,9 @@ static void print_json(FILE *out, const char *bench, const char *reference,
     if (c->high != 0) {
         fprintf(out, ",\"%s_p10\":%.2f,\"%s_p90\":%.2f", unit, c->low, unit, c->high);
     }
+    if (c->rounds != 0) {
+        fprintf(out, ",\"rounds\":%u", c->rounds);
+    }
     if (c->facts != NULL) {
         fprintf(out, ",%s", c->facts);
     }

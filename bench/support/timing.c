@@ -129,6 +129,7 @@ double bench_quantile(double *values, uint32_t count, double part)
 
 void bench_summarize(struct bench_case *c, double *values, uint32_t count)
 {
+    c->rounds = count;
     c->low = bench_quantile(values, count, 0.1);
     c->value = bench_quantile(values, count, 0.5);
     c->high = bench_quantile(values, count, 0.9);

@@ -59,11 +59,12 @@ struct bench_case {
     double goal;
 
     /* what came of it */
-    uint64_t n;   /* calls in a sample; may be given, and is chosen otherwise */
-    double value; /* ns a call, or whatever the unit says: the median */
-    double low;   /* the 10th and 90th percentile of the rounds */
-    double high;  /* */
-    double ratio; /* to the first case; 0: there is none */
+    uint64_t n;      /* calls in a sample; may be given, and is chosen otherwise */
+    double value;    /* ns a call, or whatever the unit says: the median */
+    double low;      /* the 10th and 90th percentile of the rounds */
+    double high;     /* */
+    uint32_t rounds; /* that these are of */
+    double ratio;    /* to the first case; 0: there is none */
 };
 
 /* How fast the canary was at its fastest, ns, and which part of the samples was quiet. */
