@@ -12,6 +12,8 @@
 /* A list is aligned by its first lines; those that follow are printed as they come. */
 #define LINES_HELD  1000
 #define COLUMNS_MAX 32
+#define TEXT_LEAST  6 /* narrower words say nothing */
+#define HEAD_LEAST  4
 
 struct cell {
     char *text;
@@ -20,10 +22,12 @@ struct cell {
 };
 
 struct table {
-    const char *names[COLUMNS_MAX];
+    char *names[COLUMNS_MAX]; /* all empty: a card */
     int columns;
     int widths[COLUMNS_MAX];
     bool narrowed[COLUMNS_MAX]; /* to fit the terminal: what is longer is cut */
+    bool folded;                /* no width fits it: a line a cell instead */
+    bool some;                  /* lines were printed */
     bool laid_out;
     struct cell *cells; /* LINES_HELD lines at most */
     int lines;
@@ -133,31 +137,82 @@ static void print_cell(const struct cell *c, int width, bool narrowed, bool last
     fputs(last ? "\n" : "  ", stdout);
 }
 
-static void print_line(const struct table *t, const struct cell *line)
+/* A name of JSON, as people read it. */
+static char *spaced(const char *name)
 {
+    char *text = keep_text(name);
+    for (char *c = text; *c != 0; c++) {
+        *c = *c == '_' ? ' ' : *c;
+    }
+    return text;
+}
+
+/* As a card: names and values. */
+static void print_folded(struct table *t, const struct cell *line)
+{
+    if (t->some) {
+        putchar('\n');
+    }
     for (int i = 0; i < t->columns; i++) {
-        print_cell(&line[i], t->widths[i], t->narrowed[i], i + 1 == t->columns);
+        struct cell value = line[i];
+        value.right = false;
+        print_cell(&(struct cell){t->names[i], OUT_DIM, false}, t->widths[0], false, false);
+        print_cell(&value, t->widths[1], true, true);
     }
 }
 
-/* Widths of what is held; the widest columns give way if the terminal is too narrow. */
+static void print_line(struct table *t, const struct cell *line)
+{
+    if (t->folded) {
+        print_folded(t, line);
+    }
+    for (int i = 0; i < t->columns && !t->folded; i++) {
+        print_cell(&line[i], t->widths[i], t->narrowed[i], i + 1 == t->columns);
+    }
+    t->some = true;
+}
+
+static void fold(struct table *t, int room)
+{
+    int names = 0;
+    for (int i = 0; i < t->columns; i++) {
+        int len = (int)strlen(t->names[i]);
+        names = len > names ? len : names;
+    }
+    t->folded = true;
+    t->widths[0] = names;
+    t->widths[1] = room > names + 3 ? room - names - 2 : 1;
+}
+
+/* Widths of what is held. If the terminal is too narrow the widest columns give way, as far as words
+ * can still be told apart and numbers are whole; where that is not enough the table is folded. */
 static void lay_out(struct table *t)
 {
-    int room = stream_width(stdout), total = 2 * (t->columns - 1);
+    int room = stream_width(stdout), total = 2 * (t->columns - 1), least[COLUMNS_MAX];
     for (int i = 0; i < t->columns; i++) {
-        t->widths[i] = (int)strlen(t->names[i]);
+        int name = (int)strlen(t->names[i]), widest = 0;
         for (int l = 0; l < t->lines; l++) {
             int len = cells_wide(t->cells[l * t->columns + i].text);
-            t->widths[i] = len > t->widths[i] ? len : t->widths[i];
+            widest = len > widest ? len : widest;
         }
+        t->widths[i] = widest > name ? widest : name;
+        least[i] = t->lines > 0 && t->cells[i].right ? widest
+                   : widest < TEXT_LEAST             ? widest
+                                                     : TEXT_LEAST;
+        int head = name < HEAD_LEAST ? name : HEAD_LEAST;
+        least[i] = least[i] > head ? least[i] : head;
         total += t->widths[i];
     }
     while (room > 0 && total > room) {
-        int widest = 0;
-        for (int i = 1; i < t->columns; i++) {
-            widest = t->widths[i] > t->widths[widest] ? i : widest;
+        int widest = -1;
+        for (int i = 0; i < t->columns; i++) {
+            bool gives = t->widths[i] > least[i];
+            widest = gives && (widest < 0 || t->widths[i] > t->widths[widest]) ? i : widest;
         }
-        if (t->widths[widest] <= 4) {
+        if (widest < 0) {
+            if (t->names[0][0] != 0) {
+                fold(t, room);
+            }
             break;
         }
         t->widths[widest]--;
@@ -167,13 +222,13 @@ static void lay_out(struct table *t)
     t->laid_out = true;
 }
 
-static void print_heads(const struct table *t)
+static void print_heads(struct table *t)
 {
     struct cell heads[COLUMNS_MAX];
     for (int i = 0; i < t->columns; i++) {
         char *head = keep_text(t->names[i]);
         for (char *c = head; *c != 0; c++) {
-            *c = *c == '_' ? ' ' : *c >= 'a' && *c <= 'z' ? (char)(*c - 32) : *c;
+            *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 32) : *c;
         }
         heads[i] = (struct cell){head, OUT_DIM, t->lines > 0 && t->cells[i].right};
     }
@@ -194,7 +249,7 @@ static void print_held(struct table *t, bool heads)
 {
     if (!t->laid_out) {
         lay_out(t);
-        if (heads && t->columns > 0) {
+        if (heads && t->columns > 0 && !t->folded) {
             print_heads(t);
         }
     }
@@ -239,7 +294,7 @@ static void add_cell(struct table *t, const char *name, const char *text, enum o
 {
     assert(t->filled < COLUMNS_MAX);
     if (t->columns == 0) {
-        t->names[t->filled] = name;
+        t->names[t->filled] = spaced(name);
     }
     char *copy = strdup(text);
     if (copy == NULL) {
@@ -411,12 +466,8 @@ static void show(const char *name, const char *text, enum out_colour colour, boo
         add_cell(&out.table, name, text, colour, right);
         return;
     }
-    char *label = keep_text(name);
-    for (char *c = label; *c != 0; c++) {
-        *c = *c == '_' ? ' ' : *c;
-    }
     out.card.open = true;
-    add_cell(&out.card, "", label, OUT_DIM, false);
+    add_cell(&out.card, "", spaced(name), OUT_DIM, false);
     add_cell(&out.card, "", text, colour, false);
     end_line(&out.card);
 }

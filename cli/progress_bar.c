@@ -26,9 +26,20 @@ static void draw_parts(FILE *to, const struct bar_state *s, int width)
     fprintf(to, "%s]", colour_off(to));
 }
 
+/* Adds what there is room for. */
+static void add_part(char *tail, size_t size, int room, const char *part)
+{
+    size_t len = strlen(tail), more = strlen(part);
+    if (len + more < size && (int)(len + more) <= room) {
+        memcpy(tail + len, part, more + 1);
+    }
+}
+
+/* One line, however narrow the terminal is: what runs over its edge could not be drawn over again. */
 void bar_draw(struct progress_bar *bar, FILE *to, const struct bar_state *s)
 {
-    char tail[160];
+    char tail[160] = "", part[80], head[48];
+    int columns = stream_width(to);
     uint64_t now = monotonic_ns();
     if (bar->began_ns == 0) {
         bar->began_ns = now;
@@ -36,25 +47,28 @@ void bar_draw(struct progress_bar *bar, FILE *to, const struct bar_state *s)
     }
     double seconds = (double)(now - bar->began_ns) / 1e9;
     double rate = seconds > 0.1 ? (double)(s->done - bar->done_then) / seconds : 0;
-    int len = snprintf(tail, sizeof(tail), " %s/%s%s", count_text(s->done), count_text(s->whole),
-                       s->more ? "+" : "");
+    int head_len = snprintf(head, sizeof(head), "run %s ", id_text(s->run));
+    int room = columns - 1 - head_len;
+    snprintf(part, sizeof(part), " %s/%s%s", count_text(s->done), count_text(s->whole),
+             s->more ? "+" : "");
+    add_part(tail, sizeof(tail), room, part);
     if (s->running != 0) {
-        len +=
-            snprintf(tail + len, sizeof(tail) - (size_t)len, ", %" PRIu64 " running", s->running);
+        snprintf(part, sizeof(part), ", %" PRIu64 " running", s->running);
+        add_part(tail, sizeof(tail), room, part);
     }
     if (s->parked != 0) {
-        len += snprintf(tail + len, sizeof(tail) - (size_t)len, ", %" PRIu64 " parked", s->parked);
+        snprintf(part, sizeof(part), ", %" PRIu64 " parked", s->parked);
+        add_part(tail, sizeof(tail), room, part);
     }
     if (rate > 0 && s->done + s->parked < s->whole) {
         uint64_t left = s->whole - s->done - s->parked;
-        snprintf(tail + len, sizeof(tail) - (size_t)len, ", %.1f/s, %s left", rate,
+        snprintf(part, sizeof(part), ", %.1f/s, %s left", rate,
                  duration_text((uint64_t)((double)left / rate * 1e9)));
+        add_part(tail, sizeof(tail), room, part);
     }
-    char head[48];
-    snprintf(head, sizeof(head), "run %s ", id_text(s->run));
-    int room = stream_width(to) - (int)strlen(head) - (int)strlen(tail) - 3;
+    room = room - (int)strlen(tail) - 2; /* and its brackets */
     int width = room > BAR_MAX ? BAR_MAX : room;
-    fprintf(to, "\r%s", head);
+    fprintf(to, "\r%.*s", columns > 1 ? columns - 1 : 0, head);
     if (width > 4) {
         draw_parts(to, s, width);
     }

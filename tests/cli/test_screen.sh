@@ -200,6 +200,43 @@ case_tables_fit_the_terminal_and_are_coloured_only_there() {
     ! coloured_screen | grep $'\033\\[32mactive' >/dev/null || fail "NO_COLOR is not heeded"
 }
 
+case_tables_that_no_width_fits_are_folded() {
+    ringfence init --volatile "$store"
+    printf 'a-very-long-key-%0100d\tb\nc\td\n' 1 >"$work/ranges"
+    ringfence run create "$store" 1234567 --ranges "$work/ranges"
+    ringfence shard park "$store" 1234567 2 --reason too-many-errors
+    terminal 40 40
+    line "clear; ringfence shard list --reveal '$store' 1234567"
+    see "shard       1" "start       a-very-long-key-00000000000>" "attempts    0" "reason      too-many-errors"
+    [ "$(screen | grep -c '^fence ')" = 2 ] || fail "$(screen)"
+    # Numbers are never cut.
+    line "clear; ringfence run list '$store'"
+    see "run      1234567" "percent  0.0"
+    tmux -S "$tmux_socket" resize-window -x 60 -y 40
+    line "clear; ringfence run list '$store'"
+    see "1234567  active"
+    [ "$(screen | grep -c 1234567)" = 1 ] || fail "$(screen)"
+    lacks "$(screen)" "percent  0.0"
+}
+
+case_the_bar_stays_on_one_line() {
+    ringfence init --volatile "$store"
+    ringfence run create "$store" 123456 --hex-prefixes 2
+    ringfence shard park "$store" 123456 7
+    terminal 36 20
+    line "clear; ringfence work '$store' 123456 --workers 2 -- sh -c 'until [ -e $work/go ]; do sleep 0.05; done'"
+    see "run 123456" "2 running"
+    touch "$work/go"
+    see "255 of 256 sh"
+    lacks "$(screen)" "run 123456  "
+    ringfence run create "$store" 2 --hex-prefixes 1
+    line "clear; ringfence run watch '$store' 2 --interval 20ms; echo code \$?"
+    see "run 2 ["
+    ringfence work "$store" 2 --workers 1 --quiet -- sleep 0.03
+    see "code 0"
+    [ "$(screen | grep -c '^run 2')" = 1 ] || fail "$(screen)"
+}
+
 case_run_watch_draws_a_bar_until_the_run_ends() {
     ringfence init --volatile "$store"
     ringfence run create "$store" 1 --hex-prefixes 1
