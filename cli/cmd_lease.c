@@ -31,13 +31,15 @@ static int parse_wait(const struct args *args, uint64_t *wait)
 
 static void assign(const char *name, const char *value)
 {
-    printf("export RINGFENCE_%s=%s\n", name, value);
+    printf("export RINGFENCE_%s=%s\n", name, value[0] == 0 ? "" : shell_word(value));
 }
 
 static void print_assignments(const char *token, const rf_grant *g)
 {
+    rf_bytes path = {0};
     assign("LEASE", token);
-    assign("STORE", strchr(token, '@') + 1); /* as an absolute path, for whoever goes elsewhere */
+    parse_bytes(strchr(token, '@') + 1, &path); /* absolute, for whoever goes elsewhere */
+    assign("STORE", path.data);
     assign("RUN", id_text(g->lease.run));
     assign("SHARD", id_text(g->lease.shard));
     assign("FENCE", keep_format("%" PRIu64, g->lease.fence));
@@ -117,7 +119,7 @@ const struct command command_claim = {
         "whichever process presents it: renew it in time. Exit codes: 4 if there is nothing to "
         "claim, 7 if the run has ended.\n"
         "--env prints lines for eval: RINGFENCE_LEASE, _STORE, _RUN, _SHARD, _FENCE, _START, "
-        "_END, _METADATA, _CURSOR_KEY, _CURSOR_TOKEN, encoded as all keys are. Mark what you "
+        "_END, _METADATA, _CURSOR_KEY, _CURSOR_TOKEN, encoded as all keys are; the store is a path. Mark what you "
         "write with the fence, and let the larger one win.",
     .examples = "lease=$(ringfence claim ./farm 1 --wait 10s) || exit\n"
                 "ringfence checkpoint \"$lease\" --key path/to/file\n"

@@ -97,6 +97,22 @@ static int check_words(const struct command *c, const struct args *args)
     return EXIT_DONE;
 }
 
+/* Whom --tenant names is whom the commands that `work` starts speak for as well. */
+static int read_tenant(struct cli *cli)
+{
+    const char *said = arg_text(&cli->args, "tenant", NULL), *set = getenv("RINGFENCE_TENANT");
+    if (said != NULL && said[0] == 0) {
+        return cli_fail(EXIT_USAGE,
+                        "--tenant is empty; leave it out for the tenant called default");
+    }
+    if (said != NULL) {
+        setenv("RINGFENCE_TENANT", said, 1);
+    }
+    const char *name = said != NULL ? said : set != NULL && set[0] != 0 ? set : "default";
+    rf_tenant_from_name(name, &cli->tenant);
+    return EXIT_DONE;
+}
+
 /* Output that could not be written must not look like success. */
 static int finish(int code)
 {
@@ -160,9 +176,10 @@ int main(int argc, char **argv)
     if (code != EXIT_DONE) {
         return code;
     }
-    const char *tenant = getenv("RINGFENCE_TENANT");
-    tenant = arg_text(&cli.args, "tenant", tenant != NULL && tenant[0] != 0 ? tenant : "default");
-    rf_tenant_from_name(tenant, &cli.tenant);
+    code = read_tenant(&cli);
+    if (code != EXIT_DONE) {
+        return code;
+    }
     cli.reveal = arg_given(&cli.args, "reveal");
     out_setup(arg_given(&cli.args, "json"), cli.reveal);
     return finish(c->run(&cli));

@@ -185,6 +185,24 @@ size_t encode_bytes(rf_bytes bytes, char *out)
     return n;
 }
 
+const char *shell_word(const char *text)
+{
+    const char *c = text;
+    while (stands_for_itself((uint8_t)*c) && *c != '~') {
+        c++;
+    }
+    if (*c == 0 && c != text) {
+        return text;
+    }
+    char *word = keep_bytes(4 * strlen(text) + 3), *to = word;
+    *to++ = '\'';
+    for (c = text; *c != 0; c++) {
+        to = *c == '\'' ? stpcpy(to, "'\\''") : (*to = *c, to + 1);
+    }
+    *to = '\'';
+    return word;
+}
+
 const char *bytes_text(rf_bytes bytes)
 {
     char *out = keep_bytes(3 * bytes.len + 1);

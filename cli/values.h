@@ -26,6 +26,8 @@ const char *duration_text(uint64_t ns);   /* 3.2ms, 12s, 3m12s, 2d4h */
 const char *size_text(uint64_t bytes);    /* 64.0M */
 const char *time_text(uint64_t store_ns); /* 2026-01-31 12:00:00 */
 const char *count_text(uint64_t n);       /* 1,234,567 */
+/* The same word for a shell, in quotes if it needs them; in memory that lasts. */
+const char *shell_word(const char *text);
 /* Encoded, in memory that lasts; of `len` bytes at most 3 * len + 1. */
 const char *bytes_text(rf_bytes bytes);
 size_t encode_bytes(rf_bytes bytes, char *out); /* room for 3 * len + 1 */

@@ -176,15 +176,15 @@ static char **make_environment(const struct worker *w)
     if (environment == NULL) {
         abort();
     }
-    rf_bytes store = {path == NULL ? "" : path, path == NULL ? 0 : strlen(path)};
-    char *store_text = encoded(store);
+    char *store_text =
+        encoded((rf_bytes){path == NULL ? "" : path, path == NULL ? 0 : strlen(path)});
     rf_lease_format(&w->work->cli->tenant, &g->lease, lease, sizeof(lease));
     char *token = NULL;
     if (asprintf(&token, "%s@%s", lease, store_text) < 0) {
         abort();
     }
     set_env(environment, &n, "LEASE", token);
-    set_env(environment, &n, "STORE", store_text);
+    set_env(environment, &n, "STORE", path == NULL ? "" : path); /* as commands take it */
     set_env(environment, &n, "RUN", id_text(g->lease.run));
     set_env(environment, &n, "SHARD", id_text(g->lease.shard));
     snprintf(number, sizeof(number), "%" PRIu64, g->lease.fence);

@@ -36,6 +36,20 @@ case_the_environment_is_complete_and_keys_are_encoded() {
     lacks "$out" RINGFENCE_BOARD RINGFENCE_SUPERVISOR
 }
 
+case_a_command_gets_the_store_and_the_tenant_as_commands_take_them() {
+    store="$work/it's ~my %41 farm"
+    ringfence init --volatile "$store"
+    printf '~root\t~z\n' | ringfence run create "$store" 1 --tenant blue --ranges -
+    local out_of
+    out_of=$(cd / && eval "$(ringfence claim --env "$store" 1 --tenant blue)" && ringfence run list "$RINGFENCE_STORE" --tenant blue --json &&
+        echo "$RINGFENCE_START" && ringfence release)
+    has "$out_of" '"run":"1"' $'\n~root'
+    expect 0 ringfence work "$store" 1 --tenant blue --workers 1 --quiet -- sh -c 'cd /; ringfence shard show "$RINGFENCE_STORE" $RINGFENCE_RUN $RINGFENCE_SHARD --json; echo "$RINGFENCE_TENANT"'
+    has "$out" '"leased":true' blue
+    expect 2 ringfence run list "$store" --tenant ""
+    has "$err" "--tenant is empty"
+}
+
 case_the_command_has_nothing_of_ours_open() {
     begin
     expect 0 ringfence work "$store" 1 --workers 1 --quiet -- sh -c 'ls -l /proc/self/fd | grep -v "/proc/" | grep -- "->" | sed "s/.*->//"'
