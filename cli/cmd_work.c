@@ -133,6 +133,13 @@ static int read_work(struct cli *cli, struct work *w)
     return EXIT_DONE;
 }
 
+/* A run that has not ended. */
+static rf_status find_run(const struct work *w, rf_store *store, rf_run_info *run)
+{
+    rf_status status = rf_get_run(store, &w->cli->tenant, w->run, run, &w->cli->detail);
+    return status == RF_OK && run->status > RF_RUN_ACTIVE ? RF_RUN_TERMINAL : status;
+}
+
 /* --- dry run --- */
 
 struct rehearsal {
@@ -140,109 +147,115 @@ struct rehearsal {
     uint64_t shards;
 };
 
-static void free_words(char **words)
+/* The words in front of which others may have been printed. */
+static void show_words(char **words, const char *before)
 {
     for (size_t i = 0; words[i] != NULL; i++) {
-        free(words[i]);
+        printf("%s%s", i == 0 ? before : " ", shell_word(words[i]));
     }
-    free(words);
+    putchar('\n');
 }
 
 static bool show_shard(void *context, const rf_shard_info *s)
 {
     struct rehearsal *r = context;
     const struct work *w = r->work;
+    char **words = expand_command(w, NULL, s->shard, 0);
     r->shards++;
     if (out_is_json()) {
-        char **words = expand_command(w, NULL, s->shard, 0);
         out_row();
         out_id("shard", s->shard);
         out_bytes("start", s->spec.start);
         out_bytes("end", s->spec.end);
         out_bytes("cursor_key", s->cursor.key);
         out_words("words", words);
-        free_words(words);
-        return true;
+    } else {
+        printf("RINGFENCE_SHARD=%s", id_text(s->shard));
+        if (w->cli->reveal) {
+            printf(" RINGFENCE_START=%s RINGFENCE_END=%s RINGFENCE_CURSOR_KEY=%s",
+                   bytes_text(s->spec.start), bytes_text(s->spec.end), bytes_text(s->cursor.key));
+        }
+        show_words(words, " ");
     }
-    printf("RINGFENCE_SHARD=%s", id_text(s->shard));
-    if (w->cli->reveal) {
-        printf(" RINGFENCE_START=%s RINGFENCE_END=%s RINGFENCE_CURSOR_KEY=%s",
-               bytes_text(s->spec.start), bytes_text(s->spec.end), bytes_text(s->cursor.key));
-    }
-    for (int i = 0; i < w->command_count; i++) {
-        printf(" %s", w->command[i]);
-    }
-    putchar('\n');
+    free_words(words);
     return true;
 }
 
-static int rehearse_lines(const struct work *w)
+static void show_lines(void *context, uint64_t shard, rf_spec spec, rf_cursor cursor)
 {
-    char *line = NULL;
-    size_t size = 0;
-    uint64_t shard = 1;
-    ssize_t len;
-    uint64_t number = 0;
-    int code = EXIT_DONE;
-    out_list_begin();
-    const char **items = keep_bytes(w->lines_per_shard * sizeof(*items));
-    struct items batch = {.item = items};
-    while ((len = getline(&line, &size, stdin)) >= 0 || batch.count > 0) {
-        if (len >= 0 && memchr(line, 0, (size_t)len) != NULL) {
-            code =
-                cli_fail(EXIT_REFUSED,
-                         "line %" PRIu64 " has a NUL byte, which no argument of a command can have",
-                         number + 1);
-            break;
-        }
-        if (len >= 0) {
-            number++;
-            line[strcspn(line, "\n")] = 0;
-            items[batch.count++] = keep_text(w->cli->reveal ? line : "(item)");
-        }
-        if (batch.count == w->lines_per_shard || len < 0) {
-            char **words = expand_command(w, &batch, shard, 0);
-            if (out_is_json()) {
-                out_row();
-                out_id("shard", shard);
-                out_words("words", words);
-            }
-            for (size_t i = 0; words[i] != NULL && !out_is_json(); i++) {
-                printf("%s%s%s", i == 0 ? "" : " ", words[i], words[i + 1] == NULL ? "\n" : "");
-            }
-            free_words(words);
-            shard++;
-            batch.count = 0;
-        }
+    struct rehearsal *r = context;
+    struct items items = items_of(spec, cursor);
+    if (!r->work->cli->reveal) {
+        hide_items(&items);
     }
-    out_list_end();
-    free(line);
+    char **words = expand_command(r->work, &items, shard, 0);
+    r->shards++;
+    if (out_is_json()) {
+        out_row();
+        out_id("shard", shard);
+        out_words("words", words);
+    } else {
+        show_words(words, "");
+    }
+    free_words(words);
+    free_items(&items);
+}
+
+static bool show_lines_left(void *context, const rf_shard_info *s)
+{
+    show_lines(context, s->shard, s->spec, s->cursor);
+    return true;
+}
+
+/* As the supervisor reads them, but without a run. */
+static int rehearse_lines(struct work *w, rf_store *store, struct rehearsal *r)
+{
+    struct line_feed feed = {.show = show_lines, .context = r};
+    int code = feed_rehearse(w, store, &feed);
+    if (code == EXIT_DONE && feed.registered) {
+        rf_status status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run,
+                                          RF_LIST_ACTIVE, show_lines_left, r, &w->cli->detail);
+        code = status == RF_OK ? EXIT_DONE
+                               : cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
+    }
+    while (code == EXIT_DONE && !feed.finished) {
+        poll(&(struct pollfd){.fd = STDIN_FILENO, .events = POLLIN}, 1, -1);
+        code = feed_read(w, store, &feed);
+    }
+    free(feed.buffer);
     return code;
+}
+
+static int rehearse_shards(struct work *w, rf_store *store, struct rehearsal *r)
+{
+    rf_run_info run;
+    rf_status status = find_run(w, store, &run);
+    if (status == RF_OK) {
+        status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ACTIVE,
+                                show_shard, r, &w->cli->detail);
+    }
+    return status == RF_OK ? EXIT_DONE
+                           : cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
 }
 
 static int rehearse(struct work *w)
 {
     rf_store *store;
     struct rehearsal r = {.work = w};
-    if (w->lines) {
-        return rehearse_lines(w);
-    }
     int code = open_to_look(w->cli, w->store_name, &store);
     if (code != EXIT_DONE) {
         return code;
     }
     out_list_begin();
-    rf_status status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ACTIVE,
-                                      show_shard, &r, &w->cli->detail);
+    code = w->lines ? rehearse_lines(w, store, &r) : rehearse_shards(w, store, &r);
     out_list_end();
     rf_close(store);
-    if (status != RF_OK) {
-        return cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
+    if (code == EXIT_DONE) {
+        fflush(stdout);
+        fprintf(stderr, "ringfence: %" PRIu64 " shards, %" PRIu32 " workers; nothing was run\n",
+                r.shards, w->workers);
     }
-    fflush(stdout);
-    fprintf(stderr, "ringfence: %" PRIu64 " shards, %" PRIu32 " workers; nothing was run\n",
-            r.shards, w->workers);
-    return EXIT_DONE;
+    return code;
 }
 
 /* --- the board --- */
@@ -732,10 +745,7 @@ static int prepare(struct supervisor *s)
     if (w->lines) {
         return feed_begin(w, s->store, &s->feed);
     }
-    rf_status status = rf_get_run(s->store, &w->cli->tenant, w->run, &s->run, &w->cli->detail);
-    if (status == RF_OK && s->run.status > RF_RUN_ACTIVE) {
-        status = RF_RUN_TERMINAL;
-    }
+    rf_status status = find_run(w, s->store, &s->run);
     return status == RF_OK ? EXIT_DONE
                            : cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
 }

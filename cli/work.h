@@ -104,8 +104,11 @@ struct items {
 };
 char **expand_command(const struct work *work, const struct items *items, uint64_t shard,
                       uint32_t seat);
+void free_words(char **words);
 /* The lines in a shard's metadata that are behind its cursor. */
 struct items items_of(rf_spec spec, rf_cursor cursor);
+void hide_items(struct items *items); /* puts (item) in their place */
+void free_items(struct items *items);
 /* More lines than that are too long for the metadata of a shard, even if they are empty. */
 #define LINES_MAX (RF_METADATA_MAX + 1u)
 /* Keys of lines: their numbers, with leading zeros. */
@@ -121,11 +124,17 @@ struct line_feed {
     bool finished; /* and all of it is registered */
     bool made_run;
     bool registered; /* the run has its first shards */
+    uint64_t taken;  /* lines of this input */
     uint64_t next_line;
     uint64_t next_shard;
     uint64_t shards;
+    /* If it is there shards are shown, and not made. */
+    void (*show)(void *context, uint64_t shard, rf_spec spec, rf_cursor cursor);
+    void *context;
 };
 int feed_begin(struct work *work, rf_store *store, struct line_feed *feed);
+/* The same for a dry run: looks only. */
+int feed_rehearse(struct work *work, rf_store *store, struct line_feed *feed);
 /* Reads what is there and registers what is whole. Returns an exit code. */
 int feed_read(struct work *work, rf_store *store, struct line_feed *feed);
 

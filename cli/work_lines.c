@@ -13,6 +13,7 @@
 
 #define READ_AT_ONCE   (64 * 1024)
 #define SHARDS_AT_ONCE 1024
+#define CLASHES_MAX    100u /* with others who add lines to the same run, one after the other */
 
 void line_key(uint64_t number, char out[LINE_KEY + 1])
 {
@@ -50,6 +51,22 @@ struct items items_of(rf_spec spec, rf_cursor cursor)
         at = stop + 1;
     }
     return items;
+}
+
+void free_items(struct items *items)
+{
+    for (uint32_t i = 0; i < items->count; i++) {
+        free((void *)(uintptr_t)items->item[i]);
+    }
+    free(items->item);
+}
+
+void hide_items(struct items *items)
+{
+    for (uint32_t i = 0; i < items->count; i++) {
+        free((void *)(uintptr_t)items->item[i]);
+        items->item[i] = strdup("(item)");
+    }
 }
 
 /* --- words of the command --- */
@@ -114,6 +131,14 @@ char **expand_command(const struct work *w, const struct items *items, uint64_t 
     return words;
 }
 
+void free_words(char **words)
+{
+    for (size_t i = 0; words[i] != NULL; i++) {
+        free(words[i]);
+    }
+    free(words);
+}
+
 /* --- reading --- */
 
 struct last_line {
@@ -165,36 +190,57 @@ static bool see_last(void *context, const rf_shard_info *s)
     return true;
 }
 
-int feed_begin(struct work *w, rf_store *store, struct line_feed *feed)
+/* What an active run holds already: where its lines end, and whether it is made of lines at all. */
+static rf_status look_at_run(const struct work *w, rf_store *store, struct line_feed *feed,
+                             struct last_line *last, rf_detail *detail)
 {
-    struct last_line last = {.line = 1, .shard = 1};
-    rf_result result = {0};
     rf_run_info info;
-    rf_status status =
-        rf_create_run(store, rf_now(store), &w->cli->tenant, w->run, &w->config, &result);
-    feed->made_run = status == RF_OK;
-    if (status == RF_RUN_EXISTS) {
-        status = rf_get_run(store, &w->cli->tenant, w->run, &info, &result.detail);
-        feed->registered = status == RF_OK && info.status != RF_RUN_INITIALIZING;
-        if (status == RF_OK && info.status > RF_RUN_ACTIVE) {
-            status = RF_RUN_TERMINAL;
-        }
-        if (status == RF_OK) {
-            status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ALL,
-                                    see_last, &last, &result.detail);
-        }
+    rf_status status = rf_get_run(store, &w->cli->tenant, w->run, &info, detail);
+    feed->registered = status == RF_OK && info.status != RF_RUN_INITIALIZING;
+    if (status == RF_OK && info.status > RF_RUN_ACTIVE) {
+        status = RF_RUN_TERMINAL;
     }
-    if (status == RF_OK && last.mixed) {
+    if (status == RF_OK) {
+        status = rf_list_shards(store, rf_now(store), &w->cli->tenant, w->run, RF_LIST_ALL,
+                                see_last, last, detail);
+    }
+    return status;
+}
+
+static int begin_behind(const struct work *w, struct line_feed *feed, const struct last_line *last,
+                        rf_status status, const rf_detail *detail)
+{
+    if (status == RF_OK && last->mixed) {
         return cli_fail(
             EXIT_REFUSED,
             "run %s is not made of lines (shard %s is not): work on it without --lines, "
             "or give the lines a run of their own",
-            id_text(w->run), id_text(last.other));
+            id_text(w->run), id_text(last->other));
     }
-    feed->next_line = last.line;
-    feed->next_shard = last.shard;
-    return status == RF_OK ? EXIT_DONE
-                           : cli_refuse(status, &result.detail, 0, "run %s", id_text(w->run));
+    feed->next_line = last->line;
+    feed->next_shard = last->shard;
+    return status == RF_OK ? EXIT_DONE : cli_refuse(status, detail, 0, "run %s", id_text(w->run));
+}
+
+int feed_begin(struct work *w, rf_store *store, struct line_feed *feed)
+{
+    struct last_line last = {.line = 1, .shard = 1};
+    rf_result result = {0};
+    rf_status status =
+        rf_create_run(store, rf_now(store), &w->cli->tenant, w->run, &w->config, &result);
+    feed->made_run = status == RF_OK;
+    if (status == RF_RUN_EXISTS) {
+        status = look_at_run(w, store, feed, &last, &result.detail);
+    }
+    return begin_behind(w, feed, &last, status, &result.detail);
+}
+
+int feed_rehearse(struct work *w, rf_store *store, struct line_feed *feed)
+{
+    struct last_line last = {.line = 1, .shard = 1};
+    rf_detail detail = {0};
+    rf_status status = look_at_run(w, store, feed, &last, &detail);
+    return begin_behind(w, feed, &last, status == RF_RUN_NOT_FOUND ? RF_OK : status, &detail);
 }
 
 struct batch {
@@ -203,18 +249,64 @@ struct batch {
     uint32_t count;
 };
 
+/* Somebody else has added lines to the run meanwhile: ours come behind them. */
+static int move_behind(struct work *w, rf_store *store, struct line_feed *feed, struct batch *b)
+{
+    struct last_line last = {.line = 1, .shard = 1};
+    rf_detail detail = {0};
+    uint64_t first = key_line(b->shards[0].spec.start), behind = feed->next_line;
+    rf_status status = look_at_run(w, store, feed, &last, &detail);
+    int code = begin_behind(w, feed, &last, status, &detail);
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    for (uint32_t i = 0; i <= b->count; i++) {
+        uint64_t line = i < b->count ? key_line(b->shards[i].spec.start) : behind;
+        line_key(line - first + last.line, b->keys[i]);
+        if (i < b->count) {
+            b->shards[i].shard = feed->next_shard++;
+        }
+    }
+    feed->next_line = behind - first + last.line;
+    return EXIT_DONE;
+}
+
+static bool is_clash(rf_status status)
+{
+    return status == RF_DUPLICATE_SHARD || status == RF_OVERLAPPING_RANGES ||
+           status == RF_WRONG_STATUS;
+}
+
 static int register_batch(struct work *w, rf_store *store, struct line_feed *feed, struct batch *b)
 {
-    rf_result result = {0};
+    rf_result result;
     rf_status status;
+    int code = EXIT_DONE;
     if (b->count == 0) {
         return EXIT_DONE;
     }
-    uint64_t op = rf_new_op(store), now = rf_now(store);
-    status = feed->registered ? rf_add_shards(store, now, &w->cli->tenant, w->run, b->shards,
-                                              b->count, op, &result)
-                              : rf_register_shards(store, now, &w->cli->tenant, w->run, b->shards,
-                                                   b->count, op, &result);
+    if (feed->show != NULL) {
+        for (uint32_t i = 0; i < b->count; i++) {
+            feed->show(feed->context, b->shards[i].shard, b->shards[i].spec, (rf_cursor){0});
+        }
+        b->count = 0;
+        return EXIT_DONE;
+    }
+    for (unsigned tries = 0;; tries++) {
+        uint64_t op = rf_new_op(store), now = rf_now(store);
+        result = (rf_result){0};
+        status = feed->registered ? rf_add_shards(store, now, &w->cli->tenant, w->run, b->shards,
+                                                  b->count, op, &result)
+                                  : rf_register_shards(store, now, &w->cli->tenant, w->run,
+                                                       b->shards, b->count, op, &result);
+        if (!is_clash(status) || tries == CLASHES_MAX) {
+            break;
+        }
+        code = move_behind(w, store, feed, b);
+        if (code != EXIT_DONE) {
+            return code;
+        }
+    }
     if (status != RF_OK) {
         return cli_refuse(status, &result.detail, 0, "adding lines to run %s", id_text(w->run));
     }
@@ -272,6 +364,7 @@ static int cut_batch(struct work *w, rf_store *store, struct line_feed *feed, si
                      .metadata = {feed->buffer + *consumed, bytes}},
         };
         feed->next_line += lines;
+        feed->taken += lines;
         *consumed += whole;
         if (++b.count == SHARDS_AT_ONCE) {
             code = register_batch(w, store, feed, &b);
@@ -281,10 +374,10 @@ static int cut_batch(struct work *w, rf_store *store, struct line_feed *feed, si
     if (code == EXIT_DONE && bad == LINE_WITH_NUL) {
         code = cli_fail(EXIT_REFUSED,
                         "line %" PRIu64 " has a NUL byte, which no argument of a command can have",
-                        feed->next_line);
+                        feed->taken + 1);
     }
     if (code == EXIT_DONE && bad == LINE_TOO_LONG) {
-        code = cli_fail(EXIT_REFUSED, "line %" PRIu64 " has more than %u bytes", feed->next_line,
+        code = cli_fail(EXIT_REFUSED, "line %" PRIu64 " has more than %u bytes", feed->taken + 1,
                         RF_METADATA_MAX);
     }
     return code;

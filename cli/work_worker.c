@@ -218,22 +218,6 @@ static void free_environment(char **environment)
     free(environment);
 }
 
-static void free_words(char **words)
-{
-    for (size_t i = 0; words[i] != NULL; i++) {
-        free(words[i]);
-    }
-    free(words);
-}
-
-static void free_items(struct items *items)
-{
-    for (uint32_t i = 0; i < items->count; i++) {
-        free((void *)(uintptr_t)items->item[i]);
-    }
-    free(items->item);
-}
-
 /* What the command reads: its lines, or nothing. */
 static int open_stdin(const struct worker *w, const struct items *items)
 {
@@ -665,9 +649,8 @@ static void log_command(struct worker *w, FILE *to)
     if (lines) {
         items = items_of(w->spec, w->cursor); /* as they were when it was started */
     }
-    for (uint32_t i = 0; i < items.count && !w->work->cli->reveal; i++) {
-        free((void *)(uintptr_t)items.item[i]);
-        items.item[i] = strdup("(item)");
+    if (!w->work->cli->reveal) {
+        hide_items(&items);
     }
     char **words = expand_command(w->work, lines ? &items : NULL, w->grant->lease.shard, w->number);
     for (size_t i = 0; words[i] != NULL; i++) {

@@ -550,6 +550,28 @@ case_a_run_of_lines_is_resumed_with_what_is_left() {
     same "$(run_field done)" 4
 }
 
+case_two_may_add_lines_to_one_run() {
+    ringfence init --volatile "$store"
+    mkfifo "$work/fifo"
+    ringfence work "$store" 1 --lines --workers 1 --quiet -- echo <"$work/fifo" >"$work/one" &
+    local farm=$!
+    exec 5>"$work/fifo"
+    echo first >&5
+    got() { grep -q "$1" "$work/one"; }
+    eventually got first
+    # These get the next numbers, which the one above would have given to what it reads now.
+    expect 0 ringfence work "$store" 1 --lines --workers 1 --quiet --no-complete -- echo < <(printf 'second\nthird\n')
+    printf 'fourth\nfifth\n' >&5
+    exec 5>&-
+    wait "$farm"
+    same "$(sort <<<"$out"$'\n'"$(cat "$work/one")" | sed '/^$/d' | paste -sd' ')" "fifth first fourth second third"
+    same "$(run_field shards) $(run_field done)" "5 5"
+    # Lines are counted as they come in, not as they are numbered.
+    ringfence work "$store" 2 --lines --no-complete --quiet -- true < <(seq 1 5)
+    expect 13 ringfence work "$store" 2 --lines --quiet -- true < <(printf 'one\ntwo\0\n')
+    has "$err" "line 2 has a NUL byte"
+}
+
 case_many_lines_are_read_no_faster_than_they_are_worked_on() {
     ringfence init --volatile "$store" --max-shards 3000
     expect 0 ringfence work "$store" 1 --lines --lines-per-shard 50 --ahead 10 --workers 2 --pipe --quiet -- sh -c 'wc -l' < <(seq 1 5000)
@@ -572,6 +594,26 @@ case_what_is_not_made_of_lines_is_refused() {
     expect 13 ringfence work "$store" 3 --lines --dry-run --reveal -- echo < <(printf 'two\0three\n')
     has "$err" "line 1 has a NUL byte"
     same "$out" ""
+}
+
+case_a_dry_run_of_lines_is_refused_what_the_run_would_be() {
+    begin
+    expect 13 ringfence work "$store" 1 --lines --dry-run -- echo < <(printf 'a\n')
+    has "$err" "run 1 is not made of lines"
+    expect 13 ringfence work "$store" 2 --lines --dry-run -- echo < <(head -c 20000 /dev/zero | tr '\0' x)
+    has "$err" "line 1 has more than 16384 bytes"
+    expect 9 ringfence work "$store" 2 --lines --dry-run -- echo </
+    has "$err" "standard input can't be read"
+    expect 3 ringfence work "$store.none" 2 --lines --dry-run -- echo </dev/null
+    # What is left from before comes first, and the numbers go on.
+    ringfence work "$store" 2 --lines --workers 1 --retries 0 --quiet -- false < <(printf 'a\nb\n') 2>/dev/null || true
+    ringfence shard unpark "$store" 2 1
+    expect 0 ringfence work "$store" 2 --lines --dry-run --reveal -- echo {#}: < <(printf 'c\n')
+    same "$out" "$(printf 'echo 1: a\necho 3: c')"
+    ringfence run cancel "$store" 2
+    expect 7 ringfence work "$store" 2 --lines --dry-run -- echo </dev/null
+    ringfence run cancel "$store" 1
+    expect 7 ringfence work "$store" 1 --dry-run -- echo
 }
 
 case_reading_is_held_back_when_enough_waits() {
@@ -621,9 +663,11 @@ case_a_dry_run_runs_nothing() {
     has "$err" "16 shards" "nothing was run"
     [ ! -e "$work/touched" ]
     same "$(run_field done)" 0
-    expect 0 ringfence work "$store" 1 --dry-run --lines --reveal -- touch "$work/touched" < <(printf 'a\nb\n')
-    same "$out" "$(printf 'touch %s a\ntouch %s b' "$work/touched" "$work/touched")"
-    expect 0 ringfence work "$store" 1 --dry-run --lines -- touch < <(printf 'sesame\n')
+    expect 0 ringfence work "$store" 1 --dry-run -- sh -c 'echo "$0"' {#}
+    has "$out" "RINGFENCE_SHARD=16 sh -c 'echo \"\$0\"' 16"
+    expect 0 ringfence work "$store" 2 --dry-run --lines --reveal -- touch "$work/touched" < <(printf 'a\nb c\n')
+    same "$out" "$(printf "touch %s a\ntouch %s 'b c'" "$work/touched" "$work/touched")"
+    expect 0 ringfence work "$store" 2 --dry-run --lines -- touch < <(printf 'sesame\n')
     lacks "$out" sesame
     expect 0 ringfence work --help
     has "$(grep -- --dry-run <<<"$out")" "--reveal"
@@ -636,7 +680,7 @@ case_a_dry_run_runs_nothing() {
     expect 0 ringfence work "$store" 1 --dry-run --json -- echo 'a "word"' {#}
     same "$(wc -l <<<"$out")" 16
     has "$out" '{"shard":"1","start_len":1,"end_len":1,"cursor_key_len":null,"words":["echo","a \"word\"","1"]}'
-    expect 0 ringfence work "$store" 1 --dry-run --json --lines --reveal -- echo < <(printf 'a b\nc\n')
+    expect 0 ringfence work "$store" 2 --dry-run --json --lines --reveal -- echo < <(printf 'a b\nc\n')
     same "$out" '{"shard":"1","words":["echo","a b"]}'$'\n''{"shard":"2","words":["echo","c"]}'
 }
 
