@@ -702,9 +702,11 @@ static int conclude(struct supervisor *s)
         s->trouble =
             cli_refuse(s->not_completed, &w->cli->detail, 0, "completing run %s", id_text(w->run));
     }
-    return s->interrupted                                                        ? EXIT_INTERRUPTED
-           : s->trouble != EXIT_DONE                                             ? s->trouble
-           : s->halted || s->run.parked != 0 || has_work_left(&s->run)           ? EXIT_INCOMPLETE
+    return s->interrupted            ? EXIT_INTERRUPTED
+           : s->trouble != EXIT_DONE ? s->trouble
+           : s->halted || s->run.parked != 0 || has_work_left(&s->run) ||
+                   atomic_load(&s->board->joblog_lost)
+               ? EXIT_INCOMPLETE
            : s->run.status == RF_RUN_FAILED || s->run.status == RF_RUN_CANCELLED ? EXIT_RUN_ENDED
                                                                                  : EXIT_DONE;
 }
@@ -820,7 +822,7 @@ const struct command command_work = {
         "Items are printed only with --reveal: by --dry-run, and in the command of --joblog, which "
         "otherwise have (item) in their place.\n"
         "When every shard is done the run is completed. The exit code is 0 then, 1 if shards are "
-        "parked or --halt ended it, 7 if somebody else ended the run, 9 if what commands print can't "
+        "parked, --halt ended it or --joblog could not be written to its end, 7 if somebody else ended the run, 9 if what commands print can't "
         "be written (their shards are released), 130 after Ctrl-C.",
     .examples =
         "ringfence work ./farm 1 --workers 8 -- ./scan-one-shard\n"

@@ -661,6 +661,15 @@ static void log_command(struct worker *w, FILE *to)
     free_items(&items);
 }
 
+/* The work goes on, and is no success in the end. */
+static void lose_joblog(struct worker *w, int error)
+{
+    if (atomic_exchange(&w->board->joblog_lost, 1) == 0) {
+        say(w, "%s can't be written: %s; the work goes on, and is not all in it", w->work->joblog,
+            strerror(error));
+    }
+}
+
 /* A line as GNU parallel writes it; the whole line at once, so that lines never mix. */
 static void log_job(struct worker *w, const struct job *job, uint64_t bytes)
 {
@@ -681,8 +690,9 @@ static void log_job(struct worker *w, const struct job *job, uint64_t bytes)
     log_command(w, to);
     fputc('\n', to);
     fclose(to);
-    if (write(w->joblog_fd, line, size) != (ssize_t)size) {
-        say(w, "the joblog can't be written: %s", strerror(errno));
+    ssize_t n = write(w->joblog_fd, line, size);
+    if (n != (ssize_t)size) {
+        lose_joblog(w, n < 0 ? errno : ENOSPC);
     }
     free(line);
 }
@@ -1055,6 +1065,9 @@ int work_as_worker(struct work *work, uint32_t number)
     }
     if (work->joblog != NULL) {
         w.joblog_fd = open(work->joblog, O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (w.joblog_fd < 0) {
+            lose_joblog(&w, errno);
+        }
     }
     w.look_ns = LOOK_NS_MAX;
     if (rf_get_run(w.store, &work->cli->tenant, work->run, &info, NULL) == RF_OK &&

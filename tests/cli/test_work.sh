@@ -643,6 +643,23 @@ case_joblog_is_as_gnu_parallel_writes_it() {
     awk -F'\t' 'NR > 1 && (NF != 9 || $3 < 1e9 || $4 < 0) { exit 1 }' "$work/log" || fail "$(cat "$work/log")"
 }
 
+case_a_joblog_that_is_cut_short_is_no_success() {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root, for a disk that is full"
+    begin
+    mkdir "$work/full"
+    cat >"$work/inside" <<'END'
+mount -t tmpfs -o size=4k none "$1/full"
+head -c 4000 /dev/zero >"$1/full/joblog"
+ringfence work "$2" 1 --workers 2 --joblog "$1/full/joblog" -- sh -c ': a command of some length, so that not all lines fit'
+END
+    expect 1 unshare -m bash "$work/inside" "$work" "$store"
+    same "$(grep -c "joblog can't be written: No space left on device; the work goes on" <<<"$err")" 1
+    has "$err" "16 of 16 shards done"
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 9 ringfence work "$store" 2 --joblog "$work/none/joblog" -- true
+    same "$(run_field done 2)" 0
+}
+
 case_joblog_names_what_was_run_on_one_line() {
     ringfence init --volatile "$store"
     local script=$'true\n\t# \x01'
