@@ -64,6 +64,9 @@ eventually() {
     fail "this never happened: $*"
 }
 
+# Whether `ringfence monitor` with this pid has begun: from there on it handles signals.
+monitors() { (((0x$(awk '/^SigCgt/ { print $2 }' "/proc/$1/status") & 2) != 0)); }
+
 # field NAME JSON: the first value of that name.
 field() { grep -o "\"$1\":[^,}]*" <<<"$2" | head -n 1 | sed 's/^[^:]*://; s/"//g'; }
 

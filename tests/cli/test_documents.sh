@@ -137,9 +137,7 @@ END
     json() { "$@" --json >"$work/json" && python3 "$work/check.py" "$document" "$work/printed" "${@:2}" <"$work/json" || fail "not as documented: $*"; }
     ringfence monitor "$store" --json >"$work/events" &
     local monitor=$! lease
-    watched() { ! flock -n -x "$store/lock" true; }
-    eventually watched
-    sleep 0.1
+    eventually monitors "$monitor"
     json ringfence run create "$store" 1 --ranges "$work/ranges"
     json ringfence run list "$store" --all-tenants
     lease=$(ringfence claim "$store" 1 --shard 1)

@@ -424,9 +424,7 @@ case_monitor_shows_events_and_no_keys() {
     begin
     ringfence monitor "$store" --json --count 6 >"$work/events" &
     local monitor=$!
-    watched() { ! flock -n -x "$store/lock" true; }
-    eventually watched
-    sleep 0.1
+    eventually monitors "$monitor"
     lease=$(ringfence claim "$store" 1 --shard 2 --worker 5)
     ringfence checkpoint "$lease" --key 1sesame
     ringfence complete "$lease"
@@ -447,9 +445,7 @@ case_monitor_can_be_limited_to_a_run() {
     ringfence run create "$store" 2 --hex-prefixes 1
     ringfence monitor "$store" --run 2 --count 1 >"$work/events" &
     local monitor=$!
-    watched() { ! flock -n -x "$store/lock" true; }
-    eventually watched
-    sleep 0.1
+    eventually monitors "$monitor"
     ringfence claim "$store" 1
     ringfence claim "$store" 2
     wait "$monitor"
