@@ -128,6 +128,8 @@ char *keep_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 
 uint64_t monotonic_ns(void);
 void sleep_ns(uint64_t ns);
+/* So much after now; UINT64_MAX, which is never, if there is no such time. */
+uint64_t monotonic_after(uint64_t ns);
 
 /* --- documents made from the table --- */
 

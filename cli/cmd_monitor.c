@@ -172,8 +172,7 @@ static int run_monitor(struct cli *cli)
     }
     rf_status status = rf_monitor_create(store, &monitor);
     if (status == RF_OK) {
-        uint64_t until =
-            arg_given(a, "for") ? monotonic_ns() + arg_number(a, "for", 0) : UINT64_MAX;
+        uint64_t until = monotonic_after(arg_number(a, "for", UINT64_MAX));
         sigaction(SIGINT, &(struct sigaction){.sa_handler = on_signal}, NULL);
         sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_signal}, NULL);
         status = follow(monitor, &wanted, until);

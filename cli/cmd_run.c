@@ -341,7 +341,7 @@ const struct command command_run_show = {
 /* --- watch --- */
 
 static const struct option_spec watch_options[] = {
-    {"interval", 'i', OPTION_DURATION, "TIME", "how often to look [200ms]"},
+    {"interval", 'i', OPTION_DURATION, "TIME", "how often to look, not below 1ms [200ms]"},
     {"timeout", 0, OPTION_DURATION, "TIME", "give up after this long, exit code 4 [never]"},
     {0},
 };
@@ -386,8 +386,8 @@ static int watch(struct cli *cli, rf_store *store, uint64_t run)
     struct progress_bar bar = {0};
     bool draws = !out_is_json() && stream_width(stdout) > 0, first = true;
     uint64_t interval = arg_number(&cli->args, "interval", 200 * RF_MILLISECOND);
-    uint64_t until = arg_number(&cli->args, "timeout", 0);
-    until = until == 0 ? UINT64_MAX : monotonic_ns() + until;
+    interval = interval > RF_MILLISECOND ? interval : RF_MILLISECOND;
+    uint64_t until = monotonic_after(arg_number(&cli->args, "timeout", UINT64_MAX));
     for (;;) {
         rf_status status = rf_get_run(store, &cli->tenant, run, &now, &cli->detail);
         if (status != RF_OK) {
@@ -405,10 +405,11 @@ static int watch(struct cli *cli, rf_store *store, uint64_t run)
         }
         before = now;
         first = false;
-        if (has_ended(&now) || interrupted || monotonic_ns() >= until) {
+        uint64_t at = monotonic_ns();
+        if (has_ended(&now) || interrupted || at >= until) {
             break;
         }
-        sleep_ns(interval);
+        sleep_ns(until - at < interval ? until - at : interval);
     }
     if (draws) {
         bar_clear(&bar, stdout);

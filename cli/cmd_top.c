@@ -23,6 +23,8 @@ extern int setupterm(const char *term, int fd, int *error);
 #define CELL_TEXT 64
 #define BAR_CELLS 20
 
+#define LONGEST_WAIT (3600 * RF_SECOND) /* for a key; then once more */
+
 static const struct option_spec top_options[] = {
     {"interval", 'i', OPTION_DURATION, "TIME", "how often to look [1s]"},
     {"all-tenants", 'a', OPTION_FLAG, NULL, "runs of every tenant, not only of one"},
@@ -711,11 +713,12 @@ static void loop(struct screen *s)
             gather(s);
             uint64_t took = monotonic_ns() - now;
             /* Never more than a fifth of the time, however large the run. */
-            next = now + (s->interval_ns > 5 * took ? s->interval_ns : 5 * took);
+            next = monotonic_after(s->interval_ns > 5 * took ? s->interval_ns : 5 * took);
         }
         draw(s);
         now = monotonic_ns();
         uint64_t wait = s->paused ? RF_SECOND : next > now ? next - now : 0;
+        wait = wait < LONGEST_WAIT ? wait : LONGEST_WAIT;
         timeout((int)(wait / RF_MILLISECOND) + 1);
         int key = getch();
         look = key != ERR && key != KEY_RESIZE && key != 'p';

@@ -71,6 +71,11 @@ static bool parse_halt(const char *text, struct work *w)
     return false;
 }
 
+static uint64_t at_most(uint64_t value, uint64_t most)
+{
+    return value < most ? value : most;
+}
+
 static int read_work(struct cli *cli, struct work *w)
 {
     const struct args *a = &cli->args;
@@ -82,8 +87,8 @@ static int read_work(struct cli *cli, struct work *w)
         .command = a->rest,
         .command_count = a->rest_count,
         .workers = (uint32_t)workers,
-        .timeout_ns = arg_number(a, "timeout", 0),
-        .grace_ns = arg_number(a, "grace", 5 * RF_SECOND),
+        .timeout_ns = at_most(arg_number(a, "timeout", 0), NEVER_NS),
+        .grace_ns = at_most(arg_number(a, "grace", 5 * RF_SECOND), NEVER_NS),
         .retries = arg_number(a, "retries", 2),
         .backoff_ns = arg_number(a, "backoff", RF_SECOND),
         .restarts = arg_number(a, "restarts", 10 * workers),
@@ -427,8 +432,7 @@ static void stop_commands(struct supervisor *s)
  * they lose nothing but that: a lease ends with its worker. */
 static void kill_blocked(struct supervisor *s)
 {
-    uint64_t grace = s->work->grace_ns < NEVER_NS ? s->work->grace_ns : NEVER_NS;
-    if (s->stopped_ns == 0 || monotonic_ns() - s->stopped_ns < grace + BLOCKED_NS) {
+    if (s->stopped_ns == 0 || monotonic_ns() - s->stopped_ns < s->work->grace_ns + BLOCKED_NS) {
         return;
     }
     for (uint32_t i = 0; i < s->work->workers; i++) {

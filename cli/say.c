@@ -303,6 +303,12 @@ uint64_t monotonic_ns(void)
     return (uint64_t)t.tv_sec * RF_SECOND + (uint64_t)t.tv_nsec;
 }
 
+uint64_t monotonic_after(uint64_t ns)
+{
+    uint64_t at;
+    return __builtin_add_overflow(monotonic_ns(), ns, &at) ? UINT64_MAX : at;
+}
+
 void sleep_ns(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / RF_SECOND), .tv_nsec = (long)(ns % RF_SECOND)};

@@ -27,7 +27,7 @@
 /* How long a worker may take, beyond its command's grace, to come to its end when it is stopped: whoever
  * is blocked by a reader that does not read is killed then. */
 #define BLOCKED_NS RF_SECOND
-#define NEVER_NS   (365 * 24 * 3600 * RF_SECOND)
+#define NEVER_NS   (365 * 24 * 3600 * RF_SECOND) /* no --timeout and no --grace is longer */
 
 enum seat_state { SEAT_EMPTY, SEAT_IDLE, SEAT_RUNNING, SEAT_GIVEN_UP };
 

@@ -1019,7 +1019,7 @@ static void *stop_with_parent(void *argument)
         atomic_store(&w->board->drain, 1);
         atomic_store(&w->board->stop, 1);
         kill(getpid(), SIGTERM); /* wakes whoever polls */
-        sleep_ns(w->work->grace_ns < NEVER_NS ? w->work->grace_ns + BLOCKED_NS : NEVER_NS);
+        sleep_ns(w->work->grace_ns + BLOCKED_NS);
         pid_t command = atomic_load(&w->seat->command);
         if (command > 0) {
             kill(-command, SIGKILL);

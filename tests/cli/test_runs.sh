@@ -111,6 +111,15 @@ case_watch_prints_a_line_for_every_change() {
 case_watch_can_give_up() {
     begin
     expect 4 ringfence run watch "$store" 1 --timeout 20ms --interval 5ms
+    expect 4 ringfence run watch "$store" 1 --timeout 0
+    # Neither does it sleep beyond that, nor is a time that is too long to be added to another a short one.
+    expect 4 timeout 60 ringfence run watch "$store" 1 --timeout 20ms --interval 1h
+    ringfence run watch "$store" 1 --timeout 18446744073709551615ns --interval 5ms >"$work/log" &
+    eventually test -s "$work/log"
+    ringfence run cancel "$store" 1
+    local code=0
+    wait $! || code=$?
+    same "$code" 1
 }
 
 case_tenants_do_not_see_each_other() {
@@ -438,6 +447,12 @@ case_monitor_shows_events_and_no_keys() {
     ringfence run create "$store" 2 --hex-prefixes 1
     expect 0 ringfence monitor "$store" --for 1ms
     expect 0 timeout 60 ringfence monitor "$store" --for 0
+    ringfence monitor "$store" --for 18446744073709551615ns --count 1 >"$work/events" &
+    monitor=$!
+    eventually monitors "$monitor"
+    ringfence claim "$store" 2
+    wait "$monitor"
+    has "$(cat "$work/events")" "acquired"
 }
 
 case_monitor_can_be_limited_to_a_run() {

@@ -307,6 +307,17 @@ case_a_command_that_takes_too_long_is_ended() {
     same "$(run_field done)" 15
 }
 
+case_the_longest_times_are_for_ever() {
+    begin
+    local longest=18446744073709551615ns
+    expect 0 ringfence work "$store" 1 --workers 2 --timeout $longest --quiet -- true
+    same "$(run_field done)" 16
+    ringfence run create "$store" 2 --hex-prefixes 1
+    expect 1 ringfence work "$store" 2 --workers 16 --timeout 100ms --grace $longest --retries 0 -- \
+        sh -c '[ $RINGFENCE_SHARD != 3 ] || { trap "exit 0" TERM; while :; do sleep 0.3; done; }'
+    has "$err" "shard 3 is parked: the command ended with 0, it took too long"
+}
+
 case_a_command_that_ends_well_when_it_is_told_to_end_is_not_done() {
     begin
     # It takes too long, and goes with 0 when it is asked to.
