@@ -552,9 +552,11 @@ static void judge(struct supervisor *s)
     const struct work *w = s->work;
     rf_status status = rf_get_run(s->store, &w->cli->tenant, w->run, &s->run, &w->cli->detail);
     if (status != RF_OK) {
-        s->trouble = cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
-        stop_commands(s);
-        s->over = true;
+        if (!s->over) { /* else it has ended, and was purged */
+            s->trouble = cli_refuse(status, &w->cli->detail, 0, "run %s", id_text(w->run));
+            stop_commands(s);
+            s->over = true;
+        }
         return;
     }
     const rf_run_info *r = &s->run;

@@ -516,6 +516,20 @@ case_somebody_else_may_end_the_run() {
     same "$code" 7
 }
 
+case_a_run_that_is_removed_is_missed_once() {
+    begin
+    ringfence work "$store" 1 --workers 2 --grace 400ms --quiet -- sh -c 'trap "" TERM; touch '"$work/begun"'; sleep 60' 2>"$work/log" &
+    local farm=$! code=0
+    eventually test -e "$work/begun"
+    kill -STOP "$farm"
+    ringfence run cancel "$store" 1
+    ringfence run purge "$store" 1
+    kill -CONT "$farm"
+    wait "$farm" || code=$?
+    same "$code" 3
+    same "$(grep -c "there is no such run" "$work/log")" 1
+}
+
 # --- lines ---
 
 case_lines_are_items() {
