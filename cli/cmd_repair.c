@@ -357,6 +357,16 @@ static int apply_plan(struct cli *cli, struct plan *p)
     return status == RF_OK ? EXIT_DONE : cli_refuse(status, &cli->detail, 0, "%s", p->files->name);
 }
 
+/* Not inside of it, as behind "farm/" or ".". */
+static const char *beside(const char *directory)
+{
+    char *path = realpath(directory, NULL);
+    const char *copy =
+        keep_format("%s.damaged-%lld", path != NULL ? path : directory, (long long)time(NULL));
+    free(path);
+    return copy;
+}
+
 static int repair(struct cli *cli, struct log_files *f)
 {
     struct plan p = {.files = f};
@@ -379,8 +389,7 @@ static int repair(struct cli *cli, struct log_files *f)
         return code;
     }
     const char *copy = arg_text(&cli->args, "copy", NULL);
-    copy =
-        copy != NULL ? copy : keep_format("%s.damaged-%lld", f->directory, (long long)time(NULL));
+    copy = copy != NULL ? copy : beside(f->directory);
     if (!arg_given(&cli->args, "truncate")) {
         show_plan(&p, copy, false);
         return EXIT_INCOMPLETE;

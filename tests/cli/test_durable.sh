@@ -371,6 +371,25 @@ case_damage_behind_a_snapshot_goes_back_to_the_one_before() {
     rm -r "$store".damaged-*
 }
 
+case_the_copy_of_what_is_repaired_is_beside_it() {
+    local name
+    for name in "$store/" .; do
+        begin
+        ringfence work "$store" 1 --workers 1 --quiet -- true
+        damage 10
+        lose_memory
+        cd "$store"
+        expect 0 ringfence repair --truncate "$name" --json
+        has "$(field copy "$out")" "$work/store.damaged-"
+        [ -e "$(field copy "$out")/store" ] || fail "it is not there"
+        same "$(ls -A "$store" | grep -c damaged)" 0
+        cd "$work"
+        expect 0 ringfence recover "$store"
+        ringfence destroy --yes "$store"
+        rm -r "$store".damaged-*
+    done
+}
+
 case_a_damaged_segment_header_is_repaired_too() {
     begin
     ringfence work "$store" 1 --workers 1 --quiet -- true
