@@ -91,6 +91,8 @@ int read_id(const char *what, const char *text, uint64_t *id);
 
 /* Where the store's directory is: a plain name stands for one in /dev/shm. */
 const char *store_directory(const char *store);
+/* What to say further if there is no such store, but would be one with ./ in front; or nothing. */
+const char *plain_name_hint(const char *name);
 /* Both return an exit code, 0 if *store is open. */
 int open_to_look(struct cli *cli, const char *name, rf_store **store);
 int open_to_work(struct cli *cli, const char *name, rf_store **store);

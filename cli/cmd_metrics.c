@@ -188,7 +188,8 @@ static int write_textfile(struct cli *cli, rf_store *store, const char *file)
     int fd = mkstemp(temporary);
     FILE *to = fd < 0 ? NULL : fdopen(fd, "w");
     if (to == NULL) {
-        return cli_fail(EXIT_IO, "%s can't be written: %s", temporary, strerror(errno));
+        return cli_fail(errno == EACCES || errno == EPERM ? EXIT_PERMISSION : EXIT_IO,
+                        "%s can't be written: %s", file, strerror(errno));
     }
     fchmod(fd, 0644);
     rf_status status = write_metrics(cli, store, to);

@@ -241,7 +241,7 @@ static int run_destroy(struct cli *cli)
 {
     const char *name = cli->args.words[0];
     if (access(store_directory(name), F_OK) != 0) {
-        return cli_fail(EXIT_NOT_FOUND, "there is no store %s", name);
+        return cli_fail(EXIT_NOT_FOUND, "there is no store %s%s", name, plain_name_hint(name));
     }
     if (!arg_given(&cli->args, "yes")) {
         if (!isatty(STDIN_FILENO)) {

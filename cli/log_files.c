@@ -34,8 +34,10 @@ int files_open(struct cli *cli, const char *name, bool alone, struct log_files *
         .name = name, .directory = store_directory(name), .dir_fd = -1, .lock_fd = -1};
     f->dir_fd = open(f->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->dir_fd < 0) {
-        return cli_fail(errno == EACCES ? EXIT_PERMISSION : EXIT_NOT_FOUND,
-                        "there is no store %s: %s", name, strerror(errno));
+        return errno == EACCES
+                   ? cli_fail(EXIT_PERMISSION, "%s can't be opened: %s", name, strerror(errno))
+                   : cli_fail(EXIT_NOT_FOUND, "there is no store %s: %s%s", name, strerror(errno),
+                              plain_name_hint(name));
     }
     int code = open_lock(name, alone, f);
     if (code == EXIT_DONE) {

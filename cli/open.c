@@ -11,6 +11,13 @@ const char *store_directory(const char *store)
     return plain ? keep_format("/dev/shm/ringfence-%s", store) : store;
 }
 
+const char *plain_name_hint(const char *name)
+{
+    bool here = store_directory(name) != name && access(keep_format("./%s/lock", name), F_OK) == 0;
+    return here ? keep_format("; a plain name is one in /dev/shm, the store here is ./%s", name)
+                : "";
+}
+
 /* A durable store has at least one file of log. */
 static bool has_log(const char *name)
 {
@@ -43,7 +50,9 @@ static int open_store(struct cli *cli, const char *name, bool look, rf_store **s
                               "reboot; `ringfence init --volatile --again %s` makes an empty one",
                               name, name);
     }
-    return cli_refuse(status, &cli->detail, 0, "%s", name);
+    const char *hint = status == RF_NOT_FOUND ? plain_name_hint(name) : "";
+    return hint[0] != 0 ? cli_fail(EXIT_NOT_FOUND, "there is no store %s%s", name, hint)
+                        : cli_refuse(status, &cli->detail, 0, "%s", name);
 }
 
 int open_to_look(struct cli *cli, const char *name, rf_store **store)

@@ -74,6 +74,15 @@ case_a_store_that_is_not_there_is_exit_code_3() {
     for command in "run show" "run watch" "run complete" "run purge" "shard list" claim; do
         expect 3 ringfence $command "$work/none" 1
     done
+    # Who leaves out the ./ is told.
+    ringfence init --volatile "$store" >/dev/null
+    cd "$work"
+    for command in status procs verify "log dump" snapshot "destroy --yes"; do
+        expect 3 ringfence $command store
+        has "$err" "there is no store store" "the store here is ./store"
+    done
+    expect 3 ringfence status nonesuch
+    lacks "$err" "is ./"
 }
 
 case_output_that_can_not_be_written_is_an_error() {
