@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -204,6 +205,12 @@ struct holding {
     bool taken;
 };
 
+static bool is_same_place(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static int hold(struct cli *cli, struct holding *h)
 {
     static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
@@ -223,9 +230,16 @@ static int hold(struct cli *cli, struct holding *h)
         struct lease_token token;
         rf_shard_info info;
         code = parse_lease(text, &token);
-        if (code != EXIT_DONE || token.lease.run != run || token.lease.shard != shard) {
+        if (code == EXIT_DONE && !is_same_place(token.store, store_directory(cli->args.words[0]))) {
+            code = cli_fail(EXIT_USAGE, "the lease is of another store, %s", token.store);
+        }
+        if (code == EXIT_DONE && (token.lease.run != run || token.lease.shard != shard)) {
+            code = cli_fail(EXIT_USAGE, "the lease is on another shard, %s of run %s",
+                            id_text(token.lease.shard), id_text(token.lease.run));
+        }
+        if (code != EXIT_DONE) {
             rf_close(h->store);
-            return code != EXIT_DONE ? code : cli_fail(EXIT_USAGE, "the lease is on another shard");
+            return code;
         }
         h->tenant = token.tenant;
         status = rf_get_shard(h->store, &h->tenant, run, shard, &info, scratch, sizeof(scratch),

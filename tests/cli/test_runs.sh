@@ -230,6 +230,11 @@ case_a_shard_is_split_and_what_was_done_stays_done() {
     has "$err" "not with both"
     expect 2 ringfence shard split "$store" 1 10 --parts 2 --lease "$lease"
     has "$err" "another shard"
+    ringfence init --volatile "$work/other"
+    ringfence run create "$work/other" 1 --hex-prefixes 1
+    expect 2 ringfence shard split "$work/other" 1 9 --parts 2 --lease "$lease"
+    has "$err" "of another store, /"
+    ringfence destroy --yes "$work/other"
     # In all, the run's range is still covered exactly.
     expect 0 ringfence shard list "$store" 1 --json --reveal
     grep -v '"status":"split"' <<<"$out" | sed 's/.*"start":"\([^"]*\)".*"end":"\([^"]*\)".*/\1 \2/' |
