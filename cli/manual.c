@@ -366,6 +366,7 @@ static const char *option_words(const struct option_spec *o)
     }
     return strcmp(o->name, "durability") == 0  ? "wait nowait"
            : strcmp(o->name, "semantics") == 0 ? "completed dispatched"
+           : strcmp(o->name, "kind") == 0      ? "child residual"
            : strcmp(o->name, "only") == 0      ? "all active available parked roots"
                                                : NULL;
 }

@@ -236,6 +236,7 @@ case_bash_completes_commands_and_options() {
     same "$(complete_bash ringfence shard park ./farm 1 2 -r poi)" poisoned
     same "$(complete_bash ringfence shard unpark ./farm 1 --all --reason too)" too-many-errors
     same "$(complete_bash ringfence init --durability no)" nowait
+    same "$(complete_bash ringfence hash split-id --kind res)" residual
     same "$(complete_bash ringfence log dump --type run_p)" run_purged
     has "$(complete_bash ringfence log dump --type "")" acquired owner_lost
     cd "$work" && touch some-file
