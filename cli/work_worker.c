@@ -904,6 +904,18 @@ static void give_up_output(struct worker *w, const struct job *job, enum said sa
     }
 }
 
+/* Whether a command that failed had moved the cursor behind the last of its lines. */
+static bool has_no_lines_left(const struct worker *w)
+{
+    if (!w->work->lines) {
+        return false;
+    }
+    struct items items = items_of(w->spec, w->cursor);
+    uint32_t count = items.count;
+    free_items(&items);
+    return count == 0;
+}
+
 /* Returns false if no command can be started at all, or what they print can't be written. */
 static bool work_on_shard(struct worker *w)
 {
@@ -913,6 +925,9 @@ static bool work_on_shard(struct worker *w)
     w->spec = w->grant->spec;
     w->cursor = w->grant->cursor;
     for (uint64_t tries = 1;; tries++) {
+        if (has_no_lines_left(w)) {
+            return complete(w); /* there is nothing that a command could be started for */
+        }
         atomic_store(&w->seat->state, SEAT_RUNNING);
         int error = start(w, &job);
         if (error != 0) {

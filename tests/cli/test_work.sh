@@ -597,6 +597,15 @@ case_two_may_add_lines_to_one_run() {
     has "$err" "line 2 has a NUL byte"
 }
 
+case_without_lines_nothing_is_run() {
+    ringfence init --volatile "$store"
+    # It reports both its lines and fails: there is nothing left to try again.
+    expect 0 ringfence work "$store" 1 --lines --lines-per-shard 2 --workers 1 --backoff 1ms --quiet -- \
+        sh -c 'echo "with $#"; printf "%020d\n" 2 >&3; exit 1' x < <(printf 'a\nb\n')
+    same "$out" "with 2"
+    same "$(run_field done) $(run_field status)" "1 done"
+}
+
 case_many_lines_are_read_no_faster_than_they_are_worked_on() {
     ringfence init --volatile "$store" --max-shards 3000
     expect 0 ringfence work "$store" 1 --lines --lines-per-shard 50 --ahead 10 --workers 2 --pipe --quiet -- sh -c 'wc -l' < <(seq 1 5000)
