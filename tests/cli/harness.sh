@@ -64,6 +64,9 @@ eventually() {
     fail "this never happened: $*"
 }
 
+# Whether a process has ended. Who is to bury it may take its time.
+is_gone() { [ ! -e "/proc/$1/stat" ] || grep -q ') Z ' "/proc/$1/stat" 2>/dev/null || [ ! -e "/proc/$1/stat" ]; }
+
 # Whether `ringfence monitor` with this pid has begun: from there on it handles signals.
 monitors() { (((0x$(awk '/^SigCgt/ { print $2 }' "/proc/$1/status") & 2) != 0)); }
 

@@ -376,8 +376,8 @@ case_exit_codes_tell_what_happened() {
     local code
     expect 0 ringfence claim "$store" 1 --shard 1
     first=$out
-    expect 8 ringfence claim "$store" 1 --shard 1
-    sleep 0.15
+    expired() { ringfence shard show "$store" 1 1 --json | grep -q '"leased":false'; }
+    eventually expired
     expect 6 ringfence checkpoint "$first" --key 00
     has "$err" "expired" "ago"
     expect 0 ringfence claim "$store" 1 --shard 1
@@ -386,6 +386,7 @@ case_exit_codes_tell_what_happened() {
     expect 5 ringfence park "$first" --reason other
     expect 0 ringfence run create "$store" 2 --ranges <(printf 'a\tb\n') --lease 60s
     lease=$(ringfence claim "$store" 2)
+    expect 8 ringfence claim "$store" 2 --shard 1
     expect 4 ringfence claim "$store" 2
     has "$err" "the next lease ends in"
     expect 4 ringfence claim "$store" 2 --wait 10ms
