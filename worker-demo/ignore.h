@@ -15,7 +15,8 @@ struct ignore *ignore_pop(struct ignore *ignore);
 /* path is below its root, without a slash at either end. The last pattern that fits decides. */
 bool ignore_match(const struct ignore *ignore, const char *path, bool is_directory);
 
-/* * and ? stop at slashes, ** does not, [a-z] and [!a-z] are classes, \ takes the next as it is. */
+/* * and ? stop at slashes, ** between slashes does not, [a-z], [!a-z] and [[:alpha:]] are classes, \
+ * takes the next as it is. A pattern with half a class, or a \ at its end, fits nothing. */
 bool ignore_glob(const char *pattern, const char *text);
 
 #endif

@@ -296,7 +296,8 @@ static void what_is_allowed_is_not_reported(void)
     } lists[] = {
         {"# nothing\n", 1},
         {"path:*/here\n", 1},
-        {"path:**here\n", 0},
+        {"path:**here\n", 1},
+        {"path:**/here\n", 0},
         {"path:here\n", 1},
         {"rule:jwt\n", 1},
         {"rule:aws-access-key-id\n", 0},
