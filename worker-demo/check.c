@@ -90,6 +90,21 @@ static bool crc62_right(const uint8_t *s, size_t len)
     return crc == 0;
 }
 
+static bool crc36_right(const uint8_t *s, size_t len)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    if (len < 8) {
+        return false;
+    }
+    uint32_t crc = check_crc32(s, len - 7);
+    for (size_t i = 1; i <= 7; i++, crc /= 36) {
+        if (s[len - i] != (uint8_t)digits[crc % 36]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool crc32hex_right(const uint8_t *s, size_t len)
 {
     static const char digits[] = "0123456789abcdef";
@@ -231,6 +246,7 @@ bool check_passes(const struct rules *rules, const struct candidate *c)
         return false;
     }
     if (((checks & CHECK_CRC62) != 0 && !crc62_right(c->secret, c->len)) ||
+        ((checks & CHECK_CRC36) != 0 && !crc36_right(c->secret, c->len)) ||
         ((checks & CHECK_CRC32HEX) != 0 && !crc32hex_right(c->secret, c->len)) ||
         ((checks & CHECK_BECH32) != 0 && !bech32_right(c->secret, c->len)) ||
         ((checks & CHECK_JWT) != 0 && !jwt_right(c->secret, c->len)) ||

@@ -68,6 +68,7 @@ static bool add_check(struct rule *rule, const char *word)
         {"ends:base64", CHECK_ENDS_BASE64},
         {"ends:base64url", CHECK_ENDS_BASE64URL},
         {"crc62", CHECK_CRC62},
+        {"crc36", CHECK_CRC36},
         {"crc32hex", CHECK_CRC32HEX},
         {"bech32", CHECK_BECH32},
         {"jwt", CHECK_JWT},

@@ -23,6 +23,7 @@ enum rule_check {
     CHECK_JWT = 1u << 6,
     CHECK_PEM = 1u << 7,
     CHECK_PLACEHOLDER_OK = 1u << 8,
+    CHECK_CRC36 = 1u << 9,
 };
 
 struct rule {

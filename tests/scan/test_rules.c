@@ -74,7 +74,8 @@ static void every_rule_has_a_template_that_it_finds(void)
 /* One changed character of a token with a checksum, and it is none. */
 static void a_wrong_checksum_is_no_secret(void)
 {
-    static const char *const checked[] = {"github-pat", "npm-token", "grafana-token", "age-key"};
+    static const char *const checked[] = {"github-pat", "npm-token", "grafana-token", "age-key",
+                                          "gitlab-routable"};
     for (size_t k = 0; k < sizeof(checked) / sizeof(checked[0]); k++) {
         for (unsigned i = 0; i < corpus_rules(); i++) {
             uint64_t seed = 99;
@@ -114,6 +115,57 @@ static void a_token_that_goes_on_is_another_thing(void)
     TEST_ASSERT_EQUAL_UINT(1, matches_in(text).count);
     snprintf(text, sizeof(text), "x AIza%sC y", "SyB2cD3fGh4JkL5mN6pQ7rS8tU9vW0xYzAb");
     TEST_ASSERT_EQUAL_UINT(0, matches_in(text).count);
+}
+
+/* What is given out today, where it differs from the templates; in pieces, so that this file is no leak.
+ * A number stands for so many characters. */
+static void other_forms_of_a_token_are_found(void)
+{
+    static const char filler[] = "Qz7Xc2Vb9Nm4Kj6Hg3Fd8Sa5Pw1";
+    static const struct {
+        const char *rule, *before;
+        unsigned count;
+        const char *middle;
+        unsigned again;
+    } forms[] = {
+        {"openai-key", "sk-svcacct-", 74, "T3BlbkFJ", 74},
+        {"openai-key", "sk-admin-", 58, "T3BlbkFJ", 58},
+        {"openai-key", "sk-", 20, "T3BlbkFJ", 20},
+        {"anthropic-key", "sk-ant-oat01-", 95, "", 0},
+        {"private-key",
+         "-----BEGIN PRIVATE KEY-----\n                        MIIEvQIBADANBgkqhkiG9w0BAQEFAASC",
+         32, "", 0},
+    };
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        char text[512];
+        size_t len = (size_t)snprintf(text, sizeof(text), "x %s", forms[i].before);
+        for (unsigned k = 0; k < forms[i].count; k++) {
+            text[len++] = filler[k * 11 % (sizeof(filler) - 1)];
+        }
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s", forms[i].middle);
+        for (unsigned k = 0; k < forms[i].again; k++) {
+            text[len++] = filler[k * 5 % (sizeof(filler) - 1)];
+        }
+        text[len] = '\0';
+        struct count found = matches_in(text);
+        TEST_ASSERT_EQUAL_UINT_MESSAGE(1, found.count, text);
+        TEST_ASSERT_EQUAL_STRING(forms[i].rule, rules.list[found.rule].id);
+    }
+}
+
+/* Published examples of both forms, with their checksums, and of one that is wrong. */
+static void known_checksums_of_gitlab(void)
+{
+    static const char payload[] = "bzox79Of-KE9FD2LjoXXF4CvyxA";
+    static const struct {
+        const char *behind;
+        unsigned count;
+    } known[] = {{".01.0r0l8l6ir", 1}, {".0r03gxo7s", 1}, {".01.0r03gxo7a", 0}};
+    for (size_t i = 0; i < 3; i++) {
+        char text[128];
+        snprintf(text, sizeof(text), "t: glpat%s%s%s", "-", payload, known[i].behind);
+        TEST_ASSERT_EQUAL_UINT_MESSAGE(known[i].count, matches_in(text).count, text);
+    }
 }
 
 static void refused(const char *text, const char *because)
@@ -178,6 +230,8 @@ int main(void)
     RUN_TEST(every_rule_has_a_template_that_it_finds);
     RUN_TEST(a_wrong_checksum_is_no_secret);
     RUN_TEST(known_values_of_the_second_stage);
+    RUN_TEST(other_forms_of_a_token_are_found);
+    RUN_TEST(known_checksums_of_gitlab);
     RUN_TEST(a_token_that_goes_on_is_another_thing);
     RUN_TEST(a_bad_rules_file_is_refused_with_a_reason);
     RUN_TEST(the_rules_are_no_leak_themselves);

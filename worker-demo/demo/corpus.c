@@ -31,7 +31,7 @@ static uint64_t below(uint64_t *state, uint64_t limit)
  *   %A letters and digits   %H hex        %U base64url   %B base64     %D digits   %d digits, no 0
  *   %C capitals and digits  %K base32     %L lower case and digits     %P for passwords
  * and without one:
- *   %c the checksum of the 30 characters before (GitHub)   %g of all since ^ (Grafana)
+ *   %c the checksum of the 30 characters before (GitHub)   %g %i of all since ^ (Grafana, GitLab)
  *   %b 52 characters and checksum of an age key   %j a JSON web token   %p the body of a private key
  *   %s base64 of 64 bytes   %n a new line   %% itself
  */
@@ -60,6 +60,7 @@ static const struct pattern secrets[] = {
     {"github-refresh", "remote ^ghr_%A30%c"},
     {"github-fine-grained", "remote ^github_pat_%A22_%A59"},
     {"gitlab-pat", "curl --header PRIVATE-TOKEN: ^glpat-%U20"},
+    {"gitlab-routable", "curl --header PRIVATE-TOKEN: ^glpat-%U27.01.0r%i"},
     {"gitlab-runner", "runner ^glrt-%U20"},
     {"gitlab-deploy", "deploy ^gldt-%U20"},
     {"gitlab-trigger", "trigger ^glptt-%H40"},
@@ -185,6 +186,19 @@ static void put_crc_hex(struct line *l)
     for (unsigned byte = 0; byte < 4; byte++, crc >>= 8) {
         put(l, hex[crc >> 4 & 15]);
         put(l, hex[crc & 15]);
+    }
+}
+
+static void put_crc36(struct line *l)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    uint32_t crc = crc32_of(l->out + l->start, l->len - l->start);
+    char text[7];
+    for (unsigned i = 7; i-- > 0; crc /= 36) {
+        text[i] = digits[crc % 36];
+    }
+    for (unsigned i = 0; i < 7; i++) {
+        put(l, text[i]);
     }
 }
 
@@ -342,6 +356,9 @@ static void expand(struct line *l, uint64_t *seed, const char *text)
             break;
         case 'c':
             put_crc62(l);
+            break;
+        case 'i':
+            put_crc36(l);
             break;
         case 'g':
             put_crc_hex(l);
