@@ -53,6 +53,22 @@ static void make_dirs(const char *path)
 
 /* --- which scan it is --- */
 
+#define IDENTITY_LEN 17 /* 16 digits and a new line */
+
+static bool is_identity(int dir)
+{
+    char text[IDENTITY_LEN + 1];
+    int fd = openat(dir, "identity", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool good = fd >= 0 && read(fd, text, sizeof(text)) == IDENTITY_LEN && text[16] == '\n';
+    for (unsigned i = 0; good && i < 16; i++) {
+        good = strchr("0123456789abcdef", text[i]) != NULL && text[i] != '\0';
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return good;
+}
+
 struct identity {
     uint8_t *bytes;
     size_t len;
@@ -118,6 +134,32 @@ static char *state_path(const struct options *o, uint64_t identity)
     return path;
 }
 
+/* Finished scans remove what is in their directory, so it has to be one of theirs: empty, or with an
+ * identity in it. A beginner that was killed leaves an empty lock, and an empty identity perhaps. */
+static bool is_of_scans(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    bool strange = fd >= 0 && dir == NULL, named = false;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        struct stat st;
+        const char *name = entry->d_name;
+        bool identity = strcmp(name, "identity") == 0;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+            (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)) {
+            continue;
+        }
+        named = named || (identity && is_identity(fd));
+        strange = strange || !((identity || strcmp(name, "lock") == 0) && S_ISREG(st.st_mode) &&
+                               st.st_size == 0);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return named || !strange;
+}
+
 /* --- one supervisor at a time --- */
 
 /* Whoever finishes a scan removes its directory, lock and all, while others may wait for the lock: a
@@ -126,6 +168,13 @@ static bool take_lock_once(struct farm *farm, const char *path, unsigned *waited
 {
     struct stat held, named;
     make_dirs(farm->state);
+    if (!is_of_scans(farm->state)) {
+        fprintf(stderr,
+                "rf-scan: %s: holds other things than a scan; say another --state, or an empty "
+                "directory\n",
+                farm->state);
+        exit(2);
+    }
     farm->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (farm->lock < 0) {
         if (errno == ENOENT) {
@@ -332,8 +381,9 @@ static bool same_identity(const struct farm *farm, uint64_t identity)
     if (fd < 0) {
         fail(path);
     }
-    bool same = pread(fd, text, sizeof(text) - 1, 0) == 17 && strcmp(text, want) == 0;
-    if (!same && (pwrite(fd, want, 17, 0) != 17 || ftruncate(fd, 17) != 0)) {
+    bool same = pread(fd, text, sizeof(text) - 1, 0) == IDENTITY_LEN && strcmp(text, want) == 0;
+    if (!same &&
+        (pwrite(fd, want, IDENTITY_LEN, 0) != IDENTITY_LEN || ftruncate(fd, IDENTITY_LEN) != 0)) {
         fail(path);
     }
     close(fd);

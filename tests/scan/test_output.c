@@ -277,6 +277,45 @@ static void a_report_does_not_take_the_place_of_a_pipe_or_a_link(void)
     expect_refused_at_the_start(arguments, "No such file");
 }
 
+static void write_file(const char *file, const char *text)
+{
+    FILE *out = fopen(file, "w");
+    TEST_ASSERT_NOT_NULL(out);
+    fputs(text, out);
+    fclose(out);
+}
+
+/* What is in a directory that is no scan's stays there. */
+static void a_state_that_is_something_else_is_refused(void)
+{
+    static const char *const names[] = {"items", "lock", "identity", "found-photos/sea"};
+    char dir[128], file[256], arguments[300];
+    write_secret("x", "", "");
+    snprintf(dir, sizeof(dir), "%s/mine", trial.dir);
+    snprintf(arguments, sizeof(arguments), "-j1 --state %s", dir);
+    for (unsigned i = 0; i < 4; i++) {
+        TEST_ASSERT_EQUAL_INT(0, mkdir(dir, 0700));
+        snprintf(file, sizeof(file), "%s/found-photos", dir);
+        TEST_ASSERT_TRUE(i < 3 || mkdir(file, 0700) == 0);
+        snprintf(file, sizeof(file), "%s/%s", dir, names[i]);
+        write_file(file, "precious\n");
+        expect_refused_at_the_start(arguments, "holds other things than a scan");
+        char *text = trial_read(file, NULL);
+        TEST_ASSERT_EQUAL_STRING("precious\n", text);
+        free(text);
+        remove_tree(dir);
+    }
+    /* An empty one will do, and one that a scan had only begun. */
+    TEST_ASSERT_EQUAL_INT(0, mkdir(dir, 0700));
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+    TEST_ASSERT_EQUAL_INT(0, mkdir(dir, 0700));
+    snprintf(file, sizeof(file), "%s/lock", dir);
+    write_file(file, "");
+    snprintf(file, sizeof(file), "%s/identity", dir);
+    write_file(file, "");
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
+}
+
 static void a_number_out_of_range_is_refused_with_the_range(void)
 {
     expect_refused_at_the_start("-j 100000", "--workers takes 1 to 512, not 100000");
@@ -397,6 +436,7 @@ int main(void)
     RUN_TEST(a_baseline_that_is_not_a_whole_report_is_refused_at_the_start);
     RUN_TEST(a_report_that_can_not_be_written_is_refused_at_the_start);
     RUN_TEST(a_report_does_not_take_the_place_of_a_pipe_or_a_link);
+    RUN_TEST(a_state_that_is_something_else_is_refused);
     RUN_TEST(a_number_out_of_range_is_refused_with_the_range);
     RUN_TEST(what_is_allowed_is_not_reported);
     RUN_TEST(sarif_is_what_its_schema_says);
