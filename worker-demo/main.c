@@ -19,21 +19,7 @@
 #include "report.h"
 #include "state.h"
 #include "supervisor.h"
-
-static char *read_file(const char *file, size_t *len)
-{
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
-        exit(2);
-    }
-    char *text = must_alloc((size_t)st.st_size + 1);
-    ssize_t have = read(fd, text, (size_t)st.st_size);
-    close(fd);
-    *len = have > 0 ? (size_t)have : 0;
-    return text;
-}
+#include "whole.h"
 
 static void load_rules(struct farm *farm)
 {
@@ -42,7 +28,10 @@ static void load_rules(struct farm *farm)
     size_t len = (size_t)(rules_builtin_end - rules_builtin);
     char *own = NULL;
     if (farm->options->rules != NULL) {
-        text = own = read_file(farm->options->rules, &len);
+        text = own = whole_read(farm->options->rules, &len);
+        if (own == NULL) {
+            exit(2);
+        }
     }
     if (farm->options->list_rules) {
         fwrite(text, 1, len, stdout);
@@ -179,8 +168,12 @@ int main(int argc, char **argv)
     drop_nested_paths(&options);
     if (options.allow != NULL) {
         size_t len;
-        char *text = read_file(options.allow, &len);
+        char *text = whole_read(options.allow, &len);
+        if (text == NULL) {
+            return 2;
+        }
         farm.allow = allow_read(text, len);
+        farm.allow_hash = rf_hash64("rf-scan/file/v1", (rf_bytes){text, len});
         free(text);
         if (farm.allow == NULL) {
             return 2;

@@ -10,6 +10,7 @@
 
 #include "memory.h"
 #include "text.h"
+#include "whole.h"
 #include "worker.h"
 
 const char *park_reason_text(rf_park_reason reason)
@@ -146,16 +147,12 @@ static bool is_whole(const char *text)
 
 bool baseline_read(struct baseline *baseline, const char *file)
 {
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
+    size_t len;
+    char *text = whole_read(file, &len);
+    if (text == NULL) {
         return false;
     }
-    char *text = must_alloc((size_t)st.st_size + 1);
-    ssize_t len = read(fd, text, (size_t)st.st_size);
-    close(fd);
-    bool good = len == st.st_size && strlen(text) == (size_t)len && is_whole(text);
+    bool good = strlen(text) == len && is_whole(text);
     if (good) {
         baseline->count = read_fingerprints(text, &baseline->known);
     } else {

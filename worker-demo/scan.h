@@ -28,9 +28,10 @@ struct farm {
     struct rules rules;
     struct items items;
     struct allow *allow;
-    char *state; /* directory */
-    char *store; /* directory */
-    int found;   /* descriptor of the directory of this run's ledgers */
+    uint64_t allow_hash; /* of the text it was read from; 0: there is none */
+    char *state;         /* directory */
+    char *store;         /* directory */
+    int found;           /* descriptor of the directory of this run's ledgers */
     rf_tenant tenant;
     struct counters *counters;
     pid_t supervisor;

@@ -86,13 +86,13 @@ static void put(struct identity *id, const void *bytes, size_t len)
 }
 
 /* All that decides what will be found, and nothing that only decides how. */
-static uint64_t identify(const struct farm *farm, uint64_t allow_hash)
+static uint64_t identify(const struct farm *farm)
 {
     const struct options *o = farm->options;
     struct identity id = {0};
     const uint8_t flags[] = {o->gitignore, o->no_ignore, o->binary, o->uncoordinated, o->durable};
     put(&id, &farm->rules.hash, sizeof(farm->rules.hash));
-    put(&id, &allow_hash, sizeof(allow_hash));
+    put(&id, &farm->allow_hash, sizeof(farm->allow_hash));
     put(&id, flags, sizeof(flags));
     put(&id, &o->segment, sizeof(o->segment));
     for (size_t i = 0; i < o->ignore_count; i++) {
@@ -391,27 +391,9 @@ static bool same_identity(const struct farm *farm, uint64_t identity)
     return same;
 }
 
-static uint64_t hash_file(const char *file)
-{
-    if (file == NULL) {
-        return 0;
-    }
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        fail(file);
-    }
-    uint8_t *bytes = must_alloc((size_t)st.st_size);
-    ssize_t len = read(fd, bytes, (size_t)st.st_size);
-    close(fd);
-    uint64_t hash = rf_hash64("rf-scan/file/v1", (rf_bytes){bytes, len > 0 ? (size_t)len : 0});
-    free(bytes);
-    return hash;
-}
-
 void state_open(struct farm *farm, bool *resumed)
 {
-    uint64_t identity = identify(farm, hash_file(farm->options->allow));
+    uint64_t identity = identify(farm);
     farm->state = state_path(farm->options, identity);
     take_lock(farm);
     farm->store = join(farm->state, "store");

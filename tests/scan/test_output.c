@@ -1,5 +1,6 @@
 /* What comes out: formats, masking, baseline, allow-list, exit statuses. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -316,6 +317,48 @@ static void a_state_that_is_something_else_is_refused(void)
     TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
 }
 
+/* A writer in a process of its own, as `--allow <(...)` makes one. */
+static pid_t write_to_pipe(const char *pipe, const char *text)
+{
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(pipe, 0600));
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(pipe, O_WRONLY);
+        _exit(write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : 1);
+    }
+    return pid;
+}
+
+static void what_is_read_may_come_from_a_pipe(void)
+{
+    char pipe[128], arguments[300];
+    write_secret("x", "", "");
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j1"));
+    char *report = trial_read(trial.json, NULL);
+    const struct {
+        const char *option, *text;
+        int status;
+    } inputs[] = {
+        {"allow", "rule:aws-access-key-id\n", 0},
+        {"baseline", report, 0},
+        {"rules", "[a]\nname = a\nmatch = region\nyes = region\nno = x\n", 1},
+    };
+    for (unsigned i = 0; i < 3; i++) {
+        snprintf(pipe, sizeof(pipe), "%s/pipe", trial.dir);
+        snprintf(arguments, sizeof(arguments), "-j1 --%s %s", inputs[i].option, pipe);
+        pid_t writer = write_to_pipe(pipe, inputs[i].text);
+        int status = trial_scan(&trial, arguments);
+        kill(writer, SIGKILL);
+        trial_wait(writer);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(inputs[i].status, status, arguments);
+        unlink(pipe);
+        snprintf(arguments, sizeof(arguments), "-j1 --%s %s", inputs[i].option, trial.tree);
+        expect_refused_at_the_start(arguments, "Is a directory");
+    }
+    free(report);
+}
+
 static void a_number_out_of_range_is_refused_with_the_range(void)
 {
     expect_refused_at_the_start("-j 100000", "--workers takes 1 to 512, not 100000");
@@ -437,6 +480,7 @@ int main(void)
     RUN_TEST(a_report_that_can_not_be_written_is_refused_at_the_start);
     RUN_TEST(a_report_does_not_take_the_place_of_a_pipe_or_a_link);
     RUN_TEST(a_state_that_is_something_else_is_refused);
+    RUN_TEST(what_is_read_may_come_from_a_pipe);
     RUN_TEST(a_number_out_of_range_is_refused_with_the_range);
     RUN_TEST(what_is_allowed_is_not_reported);
     RUN_TEST(sarif_is_what_its_schema_says);
