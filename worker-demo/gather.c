@@ -159,6 +159,13 @@ static bool finish(struct gathering *g)
             g->good = false;
         }
     }
+    size_t kept = 0; /* once for each file or part is enough */
+    for (size_t i = 0; i < r->unreadable_count; i++) {
+        if (i == 0 || by_place(&r->unreadable[kept - 1], &r->unreadable[i]) != 0) {
+            r->unreadable[kept++] = r->unreadable[i];
+        }
+    }
+    r->unreadable_count = kept;
     number_lines(g);
     uint64_t all = ledger_bytes(g->farm->found);
     r->left_out = all > g->bytes ? all - g->bytes : 0;

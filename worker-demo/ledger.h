@@ -21,10 +21,12 @@
 
 enum record_kind {
     RECORD_FINDING = 1,
-    RECORD_UNREADABLE = 2, /* `number` is errno */
+    RECORD_UNREADABLE = 2, /* `number` is errno, or UNREADABLE_RULE */
     RECORD_LINES = 3,      /* of a segment: `line` is how many ended in it, `start` where the last
                               of them did; for the numbers of the lines in the segments behind it */
 };
+
+#define UNREADABLE_RULE 0 /* it was read, but a rule needed too long for it */
 
 /* One thing to report. All of them have one size, so a committed length is a whole number of them. */
 struct record {

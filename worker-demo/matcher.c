@@ -30,6 +30,7 @@ struct matcher {
     struct stretch *stretches;
     uint32_t count;
     bool crowded;
+    bool gave_up;
 };
 
 struct matcher *matcher_create(const struct rules *rules)
@@ -66,6 +67,11 @@ void matcher_destroy(struct matcher *m)
 void matcher_reset(struct matcher *m)
 {
     memset(m->taken, 0, m->rules->count * sizeof(*m->taken));
+}
+
+bool matcher_gave_up(const struct matcher *m)
+{
+    return m->gave_up;
 }
 
 uint64_t matcher_taken(const struct matcher *m, uint32_t rule)
@@ -147,7 +153,12 @@ static void search(struct matcher *m, const struct span *span, const struct stre
     until = until < span->len ? until : span->len;
     while (at < s->last && at < span->until) {
         int found = pcre2_match(rule->code, span->bytes, until, at, 0, m->data, m->limits);
+        if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
+            found =
+                pcre2_match(rule->code, span->bytes, until, at, PCRE2_NO_JIT, m->data, m->limits);
+        }
         if (found <= 0) {
+            m->gave_up = m->gave_up || found != PCRE2_ERROR_NOMATCH;
             return;
         }
         const PCRE2_SIZE *places = pcre2_get_ovector_pointer(m->data);
@@ -184,7 +195,7 @@ void matcher_scan(struct matcher *m, const struct span *span, matcher_emit *emit
 {
     assert(span->from <= span->until && span->until <= span->len && span->len <= UINT32_MAX);
     m->count = 0;
-    m->crowded = false;
+    m->crowded = m->gave_up = false;
     memset(m->latest, 0, m->rules->count * sizeof(*m->latest));
     hs_error_t error = hs_scan(m->rules->database, (const char *)span->bytes, (unsigned)span->len,
                                0, m->scratch, on_end, m);

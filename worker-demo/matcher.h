@@ -45,6 +45,9 @@ void matcher_reset(struct matcher *matcher);
 /* Without an emit, the matches are only gone past. */
 void matcher_scan(struct matcher *matcher, const struct span *span, matcher_emit *emit,
                   void *context);
+/* Whether a rule needed too long for something in the last span, so that a match may be missing. The
+ * rules that are built in never do. */
+bool matcher_gave_up(const struct matcher *matcher);
 /* Where the last match of a rule ended, in the file; 0 if there was none. */
 uint64_t matcher_taken(const struct matcher *matcher, uint32_t rule);
 void matcher_set_taken(struct matcher *matcher, uint32_t rule, uint64_t end);

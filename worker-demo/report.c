@@ -20,6 +20,12 @@ const char *park_reason_text(rf_park_reason reason)
     return (unsigned)reason < 5 ? texts[reason] : "unknown";
 }
 
+static const char *unreadable_text(const struct record *r)
+{
+    return r->number == UNREADABLE_RULE ? "a rule needs too long for what is in it"
+                                        : strerror((int)r->number);
+}
+
 /* --- secrets --- */
 
 /* A secret is nowhere but in its file. To show it, it is read from there again. Returns its length,
@@ -227,7 +233,7 @@ static void write_json(const struct report *report, const struct farm *farm, FIL
         const struct record *r = &report->unreadable[i];
         fputs("{\"type\":\"unreadable\",", out);
         json_path(out, item_path(&farm->items, r->item));
-        fprintf(out, ",\"error\":\"%s\"}\n", strerror((int)r->number));
+        fprintf(out, ",\"error\":\"%s\"}\n", unreadable_text(r));
     }
     for (size_t i = 0; i < report->parked_count; i++) {
         const struct parked *p = &report->parked[i];
@@ -322,7 +328,7 @@ static void write_sarif(const struct report *report, const struct farm *farm, FI
     for (size_t i = 0; i < report->unreadable_count; i++, comma = ",") {
         const struct record *r = &report->unreadable[i];
         fprintf(out, "%s\n        {\"level\": \"error\", \"message\": {\"text\": ", comma);
-        sarif_string(out, strerror((int)r->number));
+        sarif_string(out, unreadable_text(r));
         fputs("}, \"locations\": [", out);
         sarif_location(out, item_path(&farm->items, r->item));
         fputs("}}]}", out);
@@ -368,7 +374,7 @@ static void write_table(const struct report *report, const struct farm *farm, FI
         const struct record *r = &report->unreadable[i];
         const char *path = item_path(&farm->items, r->item);
         text_plain(out, (const uint8_t *)path, strlen(path));
-        fprintf(out, ": could not be read: %s\n", strerror((int)r->number));
+        fprintf(out, ": could not be read: %s\n", unreadable_text(r));
     }
     for (size_t i = 0; i < report->parked_count; i++) {
         const struct parked *p = &report->parked[i];

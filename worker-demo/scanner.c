@@ -359,6 +359,10 @@ static bool scan_open(struct scanner *s, int fd, uint64_t index, uint64_t end, s
         s->span = &span;
         matcher_scan(s->matcher, &span, on_match, s);
         keep_found(s, &span, p, ledger, more || segmented);
+        if (matcher_gave_up(s->matcher)) {
+            add_unreadable(ledger, index, UNREADABLE_RULE);
+            p->unreadable++;
+        }
         p->bytes += reached - p->offset;
         p->offset = reached;
         if (!more) {

@@ -166,10 +166,60 @@ static void a_crowd_of_matches_is_found_too(void)
     TEST_ASSERT_EQUAL_UINT64(planted, of_two);
 }
 
+static void load(const char *text)
+{
+    char why[512];
+    rules_free(&rules);
+    TEST_ASSERT_TRUE_MESSAGE(rules_load(&rules, text, strlen(text), why, sizeof(why)), why);
+    rules.list[0].checks = CHECK_PLACEHOLDER_OK;
+}
+
+static bool scan_text(const char *text)
+{
+    size_t len = strlen(text);
+    struct matcher *m = matcher_create(&rules);
+    got.count = 0;
+    matcher_scan(m, &(struct span){.bytes = (const uint8_t *)text, .len = len, .until = len}, note,
+                 &got);
+    bool gave_up = matcher_gave_up(m);
+    matcher_destroy(m);
+    return gave_up;
+}
+
+/* Compiled rules have a small stack; what needs more is matched without. */
+static void a_match_of_many_parts_is_found(void)
+{
+    char text[4200] = "K";
+    load("[a]\nname = a\nmatch = K(?:a|b){3990,4000}Z\nyes = Kab\nno = x\n");
+    for (unsigned i = 0; i < 3990; i++) {
+        strcat(text, i % 3 == 0 ? "a" : "b");
+    }
+    strcat(text, "Z");
+    TEST_ASSERT_FALSE(scan_text(text));
+    TEST_ASSERT_EQUAL_UINT64(1, got.count);
+    TEST_ASSERT_EQUAL_UINT64(strlen(text), got.list[0].end);
+}
+
+/* A rule that would need for ever is given up, and that is known. */
+static void a_rule_that_needs_too_long_is_not_passed_over(void)
+{
+    char text[256] = "L";
+    load("[a]\nname = a\nmatch = L(?:a|aa){1,60}b\nyes = Lab\nno = x\n");
+    TEST_ASSERT_FALSE(scan_text("Lab"));
+    TEST_ASSERT_EQUAL_UINT64(1, got.count);
+    for (unsigned i = 0; i < 100; i++) {
+        strcat(text, "a");
+    }
+    strcat(text, "c Lab");
+    TEST_ASSERT_TRUE(scan_text(text));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(cuts_do_not_change_what_is_found);
     RUN_TEST(a_crowd_of_matches_is_found_too);
+    RUN_TEST(a_match_of_many_parts_is_found);
+    RUN_TEST(a_rule_that_needs_too_long_is_not_passed_over);
     return UNITY_END();
 }

@@ -359,6 +359,23 @@ static void what_is_read_may_come_from_a_pipe(void)
     free(report);
 }
 
+/* A rule that is given up at some text is told like a file that can't be read. */
+static void what_a_rule_needs_too_long_for_is_reported(void)
+{
+    char rules[128], arguments[300], text[256] = "L";
+    snprintf(rules, sizeof(rules), "%s/rules", trial.dir);
+    snprintf(arguments, sizeof(arguments), "-j1 --rules %s", rules);
+    write_file(rules, "[a]\nname = a\nmatch = L(?:a|aa){1,60}b\nyes = Lab\nno = x\n");
+    memset(text + 1, 'a', 100);
+    strcpy(text + 101, "c Lab\n");
+    trial_write_text(&trial, "slow", text);
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, arguments));
+    expect_said("slow: could not be read: a rule needs too long");
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_EQUAL_UINT64(1, found.unreadable);
+    found_free(&found);
+}
+
 static void a_number_out_of_range_is_refused_with_the_range(void)
 {
     expect_refused_at_the_start("-j 100000", "--workers takes 1 to 512, not 100000");
@@ -481,6 +498,7 @@ int main(void)
     RUN_TEST(a_report_does_not_take_the_place_of_a_pipe_or_a_link);
     RUN_TEST(a_state_that_is_something_else_is_refused);
     RUN_TEST(what_is_read_may_come_from_a_pipe);
+    RUN_TEST(what_a_rule_needs_too_long_for_is_reported);
     RUN_TEST(a_number_out_of_range_is_refused_with_the_range);
     RUN_TEST(what_is_allowed_is_not_reported);
     RUN_TEST(sarif_is_what_its_schema_says);
