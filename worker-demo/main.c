@@ -77,7 +77,7 @@ static void drop_nested_paths(struct options *o)
 }
 
 struct sums {
-    uint64_t bytes, files, active;
+    uint64_t bytes, findings, active;
 };
 
 static bool add_sums(void *context, const rf_shard_info *shard)
@@ -86,7 +86,7 @@ static bool add_sums(void *context, const rf_shard_info *shard)
     struct progress p;
     if (progress_decode(shard->cursor.token, &p)) {
         sums->bytes += p.bytes;
-        sums->files += p.files;
+        sums->findings += p.findings;
     }
     sums->active += shard->status == RF_SHARD_ACTIVE;
     return true;
@@ -131,7 +131,7 @@ static int scan(struct farm *farm, struct report *report)
     rf_store *store = look(farm, &sums);
     rf_close(store);
     if (sums.active > 0) {
-        struct supervised supervised = supervise(farm, sums.bytes, sums.files);
+        struct supervised supervised = supervise(farm, sums.bytes, sums.findings);
         report->restarts = supervised.restarts;
         rf_close(look(farm, &sums));
         if (sums.active > 0) {

@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memory.h"
@@ -372,6 +373,21 @@ static void make_items(struct farm *farm, const char *file)
     }
 }
 
+/* Or they would take a report for one of today's tree. */
+static void say_resumed(const struct farm *farm, const char *items)
+{
+    struct stat st;
+    char when[32];
+    if (farm->options->quiet || stat(items, &st) != 0) {
+        return;
+    }
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", localtime(&st.st_mtime));
+    fprintf(stderr,
+            "rf-scan: going on with the scan that was begun at %s, with the files of then; "
+            "--fresh starts over\n",
+            when);
+}
+
 /* A --state of another scan must not be taken for this one. */
 static bool same_identity(const struct farm *farm, uint64_t identity)
 {
@@ -409,8 +425,8 @@ void state_open(struct farm *farm, bool *resumed)
         make_items(farm, file);
     }
     open_found(farm);
-    free(file);
     if (farm->items.header->count == 0 || farm->options->uncoordinated) {
+        free(file);
         return;
     }
     rf_store *store = open_store(farm, fresh);
@@ -425,4 +441,8 @@ void state_open(struct farm *farm, bool *resumed)
         unpark_all(farm, store);
     }
     rf_close(store);
+    if (*resumed) {
+        say_resumed(farm, file);
+    }
+    free(file);
 }

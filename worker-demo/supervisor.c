@@ -34,7 +34,7 @@ struct crew {
     unsigned count;
     unsigned interrupts;
     uint64_t restarts;
-    uint64_t began_ns, done_bytes, done_files;
+    uint64_t began_ns, done_bytes, done_findings;
     bool show;
 };
 
@@ -209,7 +209,8 @@ static void show(const struct crew *crew, unsigned alive)
     add_part(&line, "%3.0f%% [%s]", share * 100, bar);
     add_part(&line, " %s/%s", done, total);
     add_part(&line, "  %s left", left);
-    add_part(&line, "  %llu found", (unsigned long long)atomic_load(&c->findings));
+    add_part(&line, "  %llu found",
+             (unsigned long long)(crew->done_findings + atomic_load(&c->findings)));
     add_part(&line, "  %s/s", rate);
     add_part(&line, "  %.0f files/s", seconds > 0 ? (double)now_files / seconds : 0);
     add_part(&line, "  %u workers", alive);
@@ -243,14 +244,14 @@ static int tend(struct crew *crew, unsigned *alive, unsigned *open)
     return next <= now ? 0 : (int)((next - now) / RF_MILLISECOND) + 1;
 }
 
-struct supervised supervise(struct farm *farm, uint64_t done_bytes, uint64_t done_files)
+struct supervised supervise(struct farm *farm, uint64_t done_bytes, uint64_t done_findings)
 {
     static struct crew crew;
     crew = (struct crew){.farm = farm,
                          .count = farm->options->workers,
                          .began_ns = monotonic_ns(),
                          .done_bytes = done_bytes,
-                         .done_files = done_files,
+                         .done_findings = done_findings,
                          .show = !farm->options->quiet && isatty(STDERR_FILENO) == 1};
     sigset_t heard, before;
     sigemptyset(&heard);

@@ -1,4 +1,5 @@
 /* What comes out: formats, masking, baseline, allow-list, exit statuses. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,8 +51,8 @@ static void exit_statuses(void)
     TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "--check-rules"));
 }
 
-/* What rf-scan draws on a terminal of so many columns. */
-static char *drawn(unsigned short columns)
+/* What rf-scan draws on a terminal of so many columns; it starts over, or goes on. */
+static char *drawn(unsigned short columns, bool fresh)
 {
     static char text[1 << 20];
     size_t len = 0;
@@ -67,8 +68,8 @@ static char *drawn(unsigned short columns)
         int nothing = open("/dev/null", O_WRONLY);
         dup2(nothing, STDOUT_FILENO);
         dup2(side, STDERR_FILENO);
-        execl(trial.program, "rf-scan", "-j1", "--fresh", "--rate", "1M", "--state", trial.state,
-              trial.tree, (char *)NULL);
+        execl(trial.program, "rf-scan", "-j1", "--rate", "1M", "--state", trial.state, trial.tree,
+              fresh ? "--fresh" : (char *)NULL, (char *)NULL);
         _exit(127);
     }
     close(side);
@@ -82,21 +83,26 @@ static char *drawn(unsigned short columns)
     return text;
 }
 
-static void progress_fits_the_terminal(void)
+static void write_many(unsigned count)
 {
-    static const unsigned short widths[] = {30, 80, 110, 200};
     char padding[3000];
     memset(padding, 'y', sizeof(padding) - 1);
     padding[sizeof(padding) - 1] = '\0';
-    for (unsigned i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < count; i++) {
         char name[32];
         snprintf(name, sizeof(name), "f%u", i);
         write_secret(name, padding, "");
     }
+}
+
+static void progress_fits_the_terminal(void)
+{
+    static const unsigned short widths[] = {30, 80, 110, 200};
+    write_many(100);
     for (unsigned i = 0; i < 4; i++) {
         unsigned lines = 0;
         char *rest = NULL;
-        for (char *l = strtok_r(drawn(widths[i]), "\r\n", &rest); l != NULL;
+        for (char *l = strtok_r(drawn(widths[i], true), "\r\n", &rest); l != NULL;
              l = strtok_r(NULL, "\r\n", &rest)) {
             static const char erase[] = "\033[K";
             l += strncmp(l, erase, strlen(erase)) == 0 ? strlen(erase) : 0;
@@ -113,6 +119,63 @@ static void progress_fits_the_terminal(void)
         }
         TEST_ASSERT_TRUE(lines > 0);
     }
+}
+
+/* The most that a worker has written, in all the directories of findings. */
+static off_t most_found(void)
+{
+    off_t most = 0;
+    DIR *state = opendir(trial.state);
+    struct dirent *entry, *file;
+    while (state != NULL && (entry = readdir(state)) != NULL) {
+        char path[512];
+        struct stat st;
+        snprintf(path, sizeof(path), "%s/%s", trial.state, entry->d_name);
+        DIR *found = strncmp(entry->d_name, "found-", 6) == 0 ? opendir(path) : NULL;
+        while (found != NULL && (file = readdir(found)) != NULL) {
+            if (file->d_name[0] != '.' &&
+                fstatat(dirfd(found), file->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+                most = st.st_size > most ? st.st_size : most;
+            }
+        }
+        if (found != NULL) {
+            closedir(found);
+        }
+    }
+    if (state != NULL) {
+        closedir(state);
+    }
+    return most;
+}
+
+/* A slow scan of one worker that is killed when several findings were committed. */
+static void leave_half_a_scan(void)
+{
+    pid_t scan = trial_start(&trial, "-j1 --rate 100K --commit 1");
+    for (unsigned ms = 0; most_found() < 600 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    trial_kill_all(scan);
+    TEST_ASSERT_GREATER_OR_EQUAL_INT64(600, most_found());
+}
+
+static void progress_goes_on_where_it_was(void)
+{
+    unsigned lines = 0;
+    char *rest = NULL, last[256] = "";
+    write_many(100);
+    leave_half_a_scan();
+    for (char *l = strtok_r(drawn(200, false), "\r\n", &rest); l != NULL;
+         l = strtok_r(NULL, "\r\n", &rest)) {
+        if (strstr(l, "% [") != NULL) {
+            TEST_ASSERT_NULL_MESSAGE(strstr(l, "  0 found"), l);
+            snprintf(last, sizeof(last), "%s", l);
+            lines++;
+        }
+    }
+    TEST_ASSERT_GREATER_THAN_UINT(0, lines);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last, "100%"), last);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last, "  100 found"), last);
 }
 
 /* While the scan is on and after it: the secret is only where it was. */
@@ -490,6 +553,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(exit_statuses);
     RUN_TEST(progress_fits_the_terminal);
+    RUN_TEST(progress_goes_on_where_it_was);
     RUN_TEST(secrets_are_masked_everywhere);
     RUN_TEST(lines_and_columns);
     RUN_TEST(a_baseline_leaves_only_what_is_new);

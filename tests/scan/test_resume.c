@@ -118,6 +118,9 @@ static void fresh_starts_over(void)
     struct found found = trial_found(&trial);
     TEST_ASSERT_FALSE(found.resumed);
     found_free(&found);
+    char *said = trial_read(trial.out, NULL);
+    TEST_ASSERT_NULL_MESSAGE(strstr(said, "going on with the scan"), said);
+    free(said);
 }
 
 static void another_scan_does_not_take_the_place_of_this_one(void)
@@ -173,6 +176,9 @@ static void an_interrupt_drains_and_a_second_one_stops(void)
     struct found found = trial_found(&trial);
     TEST_ASSERT_TRUE(found.resumed);
     found_free(&found);
+    char *said = trial_read(trial.out, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "going on with the scan that was begun at 20"), said);
+    free(said);
 }
 
 static bool somebody_works(void)
