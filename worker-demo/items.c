@@ -265,6 +265,7 @@ static bool save(const struct walk *w, const struct items_header *header, const 
     }
     if (!good) {
         fprintf(stderr, "rf-scan: %s: %s\n", file, strerror(errno));
+        unlink(temporary);
     }
     return good;
 }

@@ -147,6 +147,19 @@ static int scan(struct farm *farm, struct report *report)
     return good ? -1 : 2;
 }
 
+/* A standard descriptor that is closed would be given to the next file that is opened, and what is
+ * printed would go into that. It stays as unusable as it was: reports that can't be written are an
+ * error, messages that nobody wants to see are none. */
+static void hold_standard_descriptors(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd) {
+            _exit(2); /* there is no /dev/null, and no way to say so */
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct farm farm;
@@ -155,6 +168,7 @@ int main(int argc, char **argv)
     struct baseline baseline = {0};
     struct timespec start;
     clock_gettime(CLOCK_MONOTONIC, &start);
+    hold_standard_descriptors();
     options_parse(&options, argc, argv);
     farm.options = &options;
     farm.supervisor = getpid();

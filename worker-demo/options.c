@@ -244,7 +244,12 @@ void options_parse(struct options *o, int argc, char **argv)
     };
     int option, index = 0;
     while ((option = getopt_long(argc, argv, "j:qh", known, &index)) != -1) {
-        take(o, option, option == 'j' ? "workers" : known[index].name);
+        const char *name = option == 'j' ? "workers" : known[index].name;
+        if (option != '?' && optarg != NULL && optarg[0] == '\0') {
+            fprintf(stderr, "rf-scan: --%s needs a value, and has an empty one\n", name);
+            exit(2);
+        }
+        take(o, option, name);
     }
     o->paths = argv + optind;
     o->path_count = (size_t)(argc - optind);

@@ -292,7 +292,8 @@ static void sarif_result(const struct farm *farm, const struct record *r, FILE *
     char message[2 * RULE_WIDTH_MAX];
     int len = snprintf(message, sizeof(message), "%s: %.*s", rule->name, (int)shown.len,
                        (const char *)shown.text);
-    text_json(out, (const uint8_t *)message, (size_t)len);
+    size_t most = sizeof(message) - 1; /* rules of one's own may have any name */
+    text_json(out, (const uint8_t *)message, (size_t)len < most ? (size_t)len : most);
     fputs("},\n         \"locations\": [", out);
     sarif_location(out, item_path(&farm->items, r->item));
     fprintf(out, ", \"region\": {\"startLine\": %" PRIu64, r->line);
@@ -450,6 +451,11 @@ static bool can_write_to(const char *file)
 
 bool report_can_write(const struct options *options)
 {
+    if (options->json != NULL && options->sarif != NULL && strcmp(options->json, "-") != 0 &&
+        strcmp(options->json, options->sarif) == 0 && !is_written_in_place(options->json)) {
+        fprintf(stderr, "rf-scan: --json and --sarif can't both go to %s\n", options->json);
+        return false;
+    }
     return can_write_to(options->json) && can_write_to(options->sarif);
 }
 
@@ -476,6 +482,9 @@ static bool write_to(const char *file, writer *write, const struct report *repor
     }
     if (!good) {
         fprintf(stderr, "rf-scan: %s: %s\n", standard ? "standard output" : file, strerror(errno));
+        if (!standard && !in_place) {
+            unlink(temporary);
+        }
     }
     return good;
 }

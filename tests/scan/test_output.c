@@ -349,6 +349,62 @@ static void write_file(const char *file, const char *text)
     fclose(out);
 }
 
+static void reports_that_would_be_lost_are_refused_at_the_start(void)
+{
+    char arguments[300];
+    write_secret("x", "", "");
+    snprintf(arguments, sizeof(arguments), "-j1 --sarif %s", trial.json);
+    expect_refused_at_the_start(arguments, "can't both go to");
+    expect_refused_at_the_start("-j1 --json=", "--json needs a value");
+    expect_refused_at_the_start("-j1 --baseline=", "--baseline needs a value");
+    TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "-j1 --state="));
+    expect_said("--state needs a value");
+    /* The rest of such a report is not left behind. */
+    write_many(100);
+    pid_t scan = trial_start(&trial, "-j1 --rate 300K");
+    for (unsigned ms = 0; most_found() == 0 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    TEST_ASSERT_EQUAL_INT(0, mkdir(trial.json, 0700));
+    TEST_ASSERT_EQUAL_INT(2, trial_wait(scan));
+    expect_said("found.jsonl: Is a directory");
+    DIR *dir = opendir(trial.dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        TEST_ASSERT_NULL_MESSAGE(strstr(entry->d_name, ".new-"), entry->d_name);
+    }
+    closedir(dir);
+    /* Nothing was lost: the same command only writes. */
+    TEST_ASSERT_EQUAL_INT(0, rmdir(trial.json));
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j1"));
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_TRUE(found.resumed);
+    TEST_ASSERT_EQUAL_UINT64(101, found.count);
+    found_free(&found);
+}
+
+/* The table and reports go to where they can't be read by mistake: the next file that is opened would
+ * have their descriptor. */
+static void a_closed_standard_output_is_an_error(void)
+{
+    write_secret("x", "", "");
+    for (unsigned json = 0; json <= 1; json++) {
+        fflush(NULL);
+        pid_t pid = fork();
+        if (pid == 0) {
+            int out = open(trial.out, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+            dup2(out, STDERR_FILENO);
+            close(out);
+            close(STDIN_FILENO);
+            close(STDOUT_FILENO);
+            execl(trial.program, "rf-scan", "-j1", "--state", trial.state, trial.tree,
+                  json != 0 ? "--json=-" : (char *)NULL, (char *)NULL);
+            _exit(127);
+        }
+        TEST_ASSERT_EQUAL_INT(2, trial_wait(pid));
+        expect_said("standard output: Bad file descriptor");
+    }
+}
+
 /* What is in a directory that is no scan's stays there. */
 static void a_state_that_is_something_else_is_refused(void)
 {
@@ -560,6 +616,8 @@ int main(void)
     RUN_TEST(a_baseline_that_is_not_a_whole_report_is_refused_at_the_start);
     RUN_TEST(a_report_that_can_not_be_written_is_refused_at_the_start);
     RUN_TEST(a_report_does_not_take_the_place_of_a_pipe_or_a_link);
+    RUN_TEST(reports_that_would_be_lost_are_refused_at_the_start);
+    RUN_TEST(a_closed_standard_output_is_an_error);
     RUN_TEST(a_state_that_is_something_else_is_refused);
     RUN_TEST(what_is_read_may_come_from_a_pipe);
     RUN_TEST(what_a_rule_needs_too_long_for_is_reported);
