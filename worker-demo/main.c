@@ -44,6 +44,18 @@ static void load_rules(struct farm *farm)
     free(own);
 }
 
+/* What is neither has no end that is known, and can't be gone on with in the middle. */
+static void refuse_special_paths(const struct options *o)
+{
+    struct stat st;
+    for (size_t i = 0; i < o->path_count; i++) {
+        if (stat(o->paths[i], &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+            fprintf(stderr, "rf-scan: %s: neither a file nor a directory\n", o->paths[i]);
+            exit(2);
+        }
+    }
+}
+
 /* A path inside another one would be scanned twice. */
 static void drop_nested_paths(struct options *o)
 {
@@ -179,6 +191,7 @@ int main(int argc, char **argv)
         printf("%u rules, %u examples wrong\n", farm.rules.count, wrong);
         return wrong == 0 ? 0 : 2;
     }
+    refuse_special_paths(&options);
     drop_nested_paths(&options);
     if (options.allow != NULL) {
         size_t len;

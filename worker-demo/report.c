@@ -385,10 +385,10 @@ static void write_table(const struct report *report, const struct farm *farm, FI
                 ": set aside with %" PRIu64 " files or parts: %s; the same command tries again\n",
                 p->end - p->at, park_reason_text(p->reason));
     }
-    fprintf(out, "%s%zu %s in %" PRIu64 " files, %.1f MB, %.1f s",
+    fprintf(out, "%s%zu %s in %" PRIu64 " %s, %.1f MB, %.1f s",
             report->count + report->unreadable_count + report->parked_count > 0 ? "\n" : "",
             report->count, report->count == 1 ? "finding" : "findings", report->files,
-            (double)report->bytes / 1e6, report->seconds);
+            report->files == 1 ? "file" : "files", (double)report->bytes / 1e6, report->seconds);
     const struct {
         uint64_t count;
         const char *what;

@@ -19,7 +19,8 @@
 struct scanner {
     const struct farm *farm;
     struct matcher *matcher;
-    int *roots; /* descriptors */
+    int root_fd; /* of the PATH that the last item was below; one is enough, as items are sorted */
+    uint32_t root;
     uint8_t *buffer;
     size_t buffer_size;
     /* what was found in a chunk */
@@ -37,11 +38,7 @@ struct scanner *scanner_create(const struct farm *farm)
     struct scanner *s = must_alloc(sizeof(*s));
     s->farm = farm;
     s->matcher = matcher_create(&farm->rules);
-    s->roots = must_alloc(farm->options->path_count * sizeof(*s->roots));
-    for (size_t i = 0; i < farm->options->path_count; i++) {
-        /* One that is gone, or is a file, gives -1; its items say what is wrong with it. */
-        s->roots[i] = open(farm->options->paths[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-    }
+    s->root_fd = -1;
     s->buffer_size = BEFORE + farm->options->chunk + farm->rules.width + 2;
     s->buffer = must_alloc(s->buffer_size);
     return s;
@@ -49,13 +46,10 @@ struct scanner *scanner_create(const struct farm *farm)
 
 void scanner_destroy(struct scanner *s)
 {
-    for (size_t i = 0; i < s->farm->options->path_count; i++) {
-        if (s->roots[i] >= 0) {
-            close(s->roots[i]);
-        }
+    if (s->root_fd >= 0) {
+        close(s->root_fd);
     }
     matcher_destroy(s->matcher);
-    free(s->roots);
     free(s->buffer);
     free(s->found);
     free(s);
@@ -382,6 +376,19 @@ static bool scan_open(struct scanner *s, int fd, uint64_t index, uint64_t end, s
     return true;
 }
 
+/* -1 and errno if it is gone. */
+static int root_of(struct scanner *s, const struct item *item)
+{
+    if (s->root_fd < 0 || s->root != item->root) {
+        if (s->root_fd >= 0) {
+            close(s->root_fd);
+        }
+        s->root_fd = open(s->farm->options->paths[item->root], O_PATH | O_DIRECTORY | O_CLOEXEC);
+        s->root = item->root;
+    }
+    return s->root_fd;
+}
+
 bool scanner_item(struct scanner *s, uint64_t index, struct progress *p, struct ledger *ledger,
                   scanner_pause *pause, void *context)
 {
@@ -399,7 +406,8 @@ bool scanner_item(struct scanner *s, uint64_t index, struct progress *p, struct 
     if (item->error != 0) {
         errno = item->error;
     } else if (!allow_file(s->farm->allow, s->path)) {
-        fd = item_open(&s->farm->items, index, s->roots[item->root]);
+        int root = item->name == 0 ? -1 : root_of(s, item);
+        fd = root < 0 && item->name != 0 ? -1 : item_open(&s->farm->items, index, root);
         if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
             close(fd);
             fd = -1;

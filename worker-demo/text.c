@@ -76,12 +76,23 @@ void text_uri(FILE *out, const char *path)
     }
 }
 
+/* Characters that make a terminal show what follows from right to left, or end that: with them a
+ * name looks like another one. U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. */
+static bool turns_text(const uint8_t *t, size_t len)
+{
+    return (len == 2 && t[0] == 0xd8 && t[1] == 0x9c) ||
+           (len == 3 && t[0] == 0xe2 && t[1] == 0x80 &&
+            (t[2] == 0x8e || t[2] == 0x8f || (t[2] >= 0xaa && t[2] <= 0xae))) ||
+           (len == 3 && t[0] == 0xe2 && t[1] == 0x81 && t[2] >= 0xa6 && t[2] <= 0xa9);
+}
+
 void text_plain(FILE *out, const uint8_t *text, size_t len)
 {
     for (size_t at = 0; at < len;) {
         size_t step = text_character(text + at, len - at);
         bool control = step == 1 && (text[at] < 0x20 || text[at] == 0x7f);
         control = control || (step == 2 && text[at] == 0xc2 && text[at + 1] < 0xa0);
+        control = control || turns_text(text + at, step);
         if (step == 0 || control) {
             fprintf(out, "\\x%02x", text[at]);
             at++;

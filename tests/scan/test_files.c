@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,8 +46,8 @@ static void expect_paths(const char *const *paths, size_t count)
 static void names_may_be_anything(void)
 {
     static const char *const names[] = {
-        "a\nb", "tab\there", "\xff\xfe\x80",         "quote\"back\\slash",
-        "  ",   "-dash",     "\xc3\xa4\xe2\x82\xac", "d\n\xff/\x01\x7f\xc0",
+        "a\nb",         "tab\there", "\xff\xfe\x80",         "quote\"back\\slash",
+        "\xe2\x80\xae", "-dash",     "\xc3\xa4\xe2\x82\xac", "d\n\xff/\x01\x7f\xc0",
     };
     char long_name[256];
     memset(long_name, 'x', 255);
@@ -61,6 +62,7 @@ static void names_may_be_anything(void)
                  9);
     char *out = trial_read(trial.out, NULL);
     TEST_ASSERT_NULL_MESSAGE(strchr(out, '\x01'), "a control character was printed");
+    TEST_ASSERT_NULL_MESSAGE(strstr(out, names[4]), "text was turned round");
     TEST_ASSERT_NOT_NULL(strstr(out, "a\\x0ab"));
     free(out);
 }
@@ -176,6 +178,44 @@ static void what_cannot_be_read_is_reported(void)
 static void a_path_that_is_not_there_is_an_error(void)
 {
     TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, "-j1 /there/is/no/such/path"));
+}
+
+static void a_path_that_is_a_pipe_or_a_device_is_an_error(void)
+{
+    char pipe[128];
+    snprintf(pipe, sizeof(pipe), "%s/pipe", trial.dir);
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(pipe, 0600));
+    const char *const paths[] = {pipe, "/dev/null"};
+    for (unsigned i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT(2, trial_scan(&trial, paths[i]));
+        char *out = trial_read(trial.out, NULL);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(out, "neither a file nor a directory"), out);
+        free(out);
+    }
+}
+
+/* More of them than there may be open files. */
+static void many_paths(void)
+{
+    char arguments[4096] = "-j2";
+    char file[128];
+    struct rlimit limit, low;
+    for (unsigned i = 0; i < 50; i++) {
+        snprintf(file, sizeof(file), "../d%02u/file", i);
+        trial_write_text(&trial, file, secret);
+        snprintf(file, sizeof(file), " %s/d%02u", trial.dir, i);
+        strcat(arguments, file);
+    }
+    TEST_ASSERT_EQUAL_INT(0, getrlimit(RLIMIT_NOFILE, &limit));
+    low = (struct rlimit){.rlim_cur = 40, .rlim_max = limit.rlim_max};
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_NOFILE, &low));
+    int status = trial_scan(&trial, arguments);
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_NOFILE, &limit));
+    TEST_ASSERT_EQUAL_INT(1, status);
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_EQUAL_UINT64(50, found.count);
+    TEST_ASSERT_EQUAL_UINT64(0, found.unreadable);
+    found_free(&found);
 }
 
 static void paths_inside_each_other_are_scanned_once(void)
@@ -312,6 +352,8 @@ int main(void)
     RUN_TEST(binary_files_are_counted_and_scanned_if_asked);
     RUN_TEST(what_cannot_be_read_is_reported);
     RUN_TEST(a_path_that_is_not_there_is_an_error);
+    RUN_TEST(a_path_that_is_a_pipe_or_a_device_is_an_error);
+    RUN_TEST(many_paths);
     RUN_TEST(paths_inside_each_other_are_scanned_once);
     RUN_TEST(files_may_change_meanwhile);
     RUN_TEST(many_small_files);
