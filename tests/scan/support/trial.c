@@ -30,6 +30,7 @@ void trial_begin(struct trial *t)
     snprintf(t->out, sizeof(t->out), "%s/out", t->dir);
     mkdir(t->tree, 0755);
     t->program = RF_SCAN_PROGRAM;
+    t->rules = NULL;
 }
 
 void trial_end(struct trial *t)
@@ -66,6 +67,10 @@ pid_t trial_start(const struct trial *t, const char *arguments)
     char *copy = strdup(arguments), *rest = NULL;
     const char *words[64] = {"rf-scan", "--state", t->state, "--json", t->json};
     size_t count = 5;
+    if (t->rules != NULL) {
+        words[count++] = "--rules";
+        words[count++] = t->rules;
+    }
     for (char *w = strtok_r(copy, " ", &rest); w != NULL; w = strtok_r(NULL, " ", &rest)) {
         words[count++] = w;
     }

@@ -20,6 +20,8 @@ struct trial {
     char json[96];  /* --json */
     char out[96];   /* what it printed, both ways */
     const char *program;
+    const char
+        *rules; /* --rules; NULL: the built-in ones, which take a third of a second to compile */
 };
 
 void trial_begin(struct trial *trial);
