@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "prng.h"
@@ -167,7 +168,12 @@ static void wait_for_workers(pid_t scan)
 {
     pid_t workers[8];
     for (unsigned ms = 0; trial_workers(scan, workers, 8) == 0; ms++) {
-        TEST_ASSERT_LESS_THAN_UINT(60000, ms);
+        siginfo_t info = {0};
+        waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT);
+        if (info.si_pid != 0 || ms > 60000) {
+            char *said = trial_read(trial.out, NULL);
+            TEST_FAIL_MESSAGE(said);
+        }
         trial_sleep_ms(1);
     }
 }
