@@ -35,7 +35,9 @@ static const char usage[] =
     "  --json FILE     the report; - is standard output\n"
     "  --events FILE   the stream of events, 40 bytes each (one seed)\n"
     "  --trace FILE    every call in words (one seed)\n"
+    "  --steps LIST    of the plan only the steps of these numbers: 1,7,20-31 (one seed)\n"
     "  --no-shrink     do not shorten a failing plan\n"
+    "  --false-rule    the checker believes in a cooldown that nobody keeps: to see a failure\n"
     "  --quiet         no line for a seed that is well\n";
 
 struct options {
@@ -46,7 +48,7 @@ struct options {
     int overload;
     int durable;
     bool shrink, quiet;
-    const char *json, *events, *trace;
+    const char *json, *events, *trace, *steps;
 };
 
 static void refuse(const char *why, const char *word)
@@ -114,12 +116,16 @@ static void parse(int argc, char **argv, struct options *o)
             o->events = v;
         } else if (strcmp(a, "--trace") == 0) {
             o->trace = v;
+        } else if (strcmp(a, "--steps") == 0) {
+            o->steps = v;
         } else {
             takes = false;
             if (strcmp(a, "--keep-going") == 0) {
                 o->config.keep_going = true;
             } else if (strcmp(a, "--no-points") == 0) {
                 o->config.no_points = true;
+            } else if (strcmp(a, "--false-rule") == 0) {
+                o->config.false_rule = true;
             } else if (strcmp(a, "--durable") == 0) {
                 o->durable = 1;
             } else if (strcmp(a, "--volatile") == 0) {
@@ -163,13 +169,46 @@ static void print_command(const struct sim_config *c, FILE *out)
     fprintf(out,
             "%s --seed %" PRIu64
             " --level %s --workers %u --shards %u --ops %u --liveness %u --cooldown %" PRIu64
-            " --overload %s %s%s%s%s",
+            " --overload %s %s%s%s%s%s",
             program, c->seed, levels[c->level], c->workers, c->shards, c->ops, c->liveness,
             c->cooldown, overloads[c->overload], c->durable ? "--durable" : "--volatile",
             c->judges == JUDGE_CHECKER     ? " --judge checker"
             : c->judges == JUDGE_REFERENCE ? " --judge reference"
                                            : "",
-            c->keep_going ? " --keep-going" : "", c->no_points ? " --no-points" : "");
+            c->keep_going ? " --keep-going" : "", c->no_points ? " --no-points" : "",
+            c->false_rule ? " --false-rule" : "");
+}
+
+static void print_steps(const struct plan *p, FILE *out)
+{
+    fputs(" --steps ", out);
+    for (uint32_t i = 0, from; i < p->count; i++) {
+        fprintf(out, "%s%u", i == 0 ? "" : ",", p->steps[i].number);
+        for (from = i; i + 1 < p->count && p->steps[i + 1].number == p->steps[i].number + 1; i++) {
+        }
+        if (i != from) {
+            fprintf(out, "-%u", p->steps[i].number);
+        }
+    }
+    fputs(p->count == 0 ? "0" : "", out);
+}
+
+/* The plan of the seed, or what is asked for of it. */
+static void make_plan(const struct options *o, const struct sim_config *c, struct plan *plan)
+{
+    plan_make(plan, c);
+    if (o->steps != NULL && !plan_keep(plan, o->steps)) {
+        refuse("not numbers of the plan's steps, in order, after --steps:", o->steps);
+    }
+}
+
+/* Before anything is begun. */
+static void check_steps(const struct options *o)
+{
+    const struct sim_config c = config_of(o, o->config.seed);
+    struct plan plan;
+    make_plan(o, &c, &plan);
+    plan_free(&plan);
 }
 
 static FILE *open_for(const char *path)
@@ -207,14 +246,21 @@ static void investigate(const struct options *o, const struct sim_config *c,
     struct plan plan;
     printf("FAILED seed %" PRIu64 " at step %u of %u: %s: %s\n  again: ", r->seed, r->step,
            r->plan_steps, r->kind, r->what);
+    make_plan(o, c, &plan);
     print_command(c, stdout);
+    if (o->steps != NULL) {
+        print_steps(&plan, stdout);
+    }
     fputc('\n', stdout);
     if (!o->shrink) {
+        plan_free(&plan);
         return;
     }
-    plan_make(&plan, c);
     sim_shrink(c, &plan, r, 400);
-    printf("  shortened to ");
+    printf("  shorter: ");
+    print_command(c, stdout);
+    print_steps(&plan, stdout);
+    printf("\n  shortened to ");
     sim_explain(c, &plan, stdout);
     plan_free(&plan);
 }
@@ -427,7 +473,7 @@ static void job(const struct options *o, uint32_t me, int to)
         struct sim_report r;
         c.events = o->events != NULL ? open_for(o->events) : NULL;
         c.trace = o->trace != NULL ? open_for(o->trace) : NULL;
-        plan_make(&plan, &c);
+        make_plan(o, &c, &plan);
         sim_run_apart(&c, &plan, &r);
         plan_free(&plan);
         if (write(to, &r, sizeof(r)) != (ssize_t)sizeof(r)) {
@@ -473,9 +519,10 @@ int main(int argc, char **argv)
     if (runs == NULL) {
         return 2;
     }
-    if (o.runs != 1 && (o.events != NULL || o.trace != NULL)) {
-        refuse("only for one seed:", "--events, --trace");
+    if (o.runs != 1 && (o.events != NULL || o.trace != NULL || o.steps != NULL)) {
+        refuse("only for one seed:", "--events, --trace, --steps");
     }
+    check_steps(&o);
     uint64_t begun = wall_ms(), shown = begun;
     int ends[2];
     if (pipe(ends) != 0) {

@@ -183,3 +183,36 @@ void plan_free(struct plan *p)
     free(p->steps);
     *p = (struct plan){0};
 }
+
+bool plan_keep(struct plan *p, const char *numbers)
+{
+    const char *at = numbers;
+    uint32_t kept = 0, i = 0;
+    uint64_t least = 0;
+    do {
+        char *end;
+        uint64_t first = strtoull(at, &end, 10), last = first;
+        if (end == at || *at < '0' || *at > '9') {
+            return false;
+        }
+        if (*end == '-') {
+            at = end + 1;
+            last = strtoull(at, &end, 10);
+            if (end == at || *at < '0' || *at > '9') {
+                return false;
+            }
+        }
+        if (first < least || last < first || last > p->count || (*end != 0 && *end != ',')) {
+            return false;
+        }
+        for (; i < p->count && p->steps[i].number <= last; i++) {
+            if (p->steps[i].number >= first) {
+                p->steps[kept++] = p->steps[i];
+            }
+        }
+        least = last + 1;
+        at = end + 1;
+    } while (at[-1] == ',');
+    p->count = kept;
+    return true;
+}

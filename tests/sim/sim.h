@@ -125,6 +125,8 @@ void plan_make(struct plan *plan, const struct sim_config *config);
 void plan_free(struct plan *plan);
 
 /* --- requests --- */
+/* Leaves only steps of these numbers, "1,7,20-31" in order; false if that is not what it is. */
+bool plan_keep(struct plan *plan, const char *numbers);
 
 enum call {
     CALL_ACQUIRE,
