@@ -696,6 +696,39 @@ static void arm(struct world *w, bool stopping)
     w->death.countdown = 1 + pick(w, chance(w, 75) ? 24 : 70);
 }
 
+/* Dies at a point of what is no call on a shard; if it has fewer points, it lives. */
+static void die_keeping(struct world *w, uint32_t worker)
+{
+    uint32_t what = pick(w, 6), others = w->config->workers - 1;
+    if (what == 0 && others != 0) {
+        /* Whoever tends to a dead one dies, and is tended to himself. */
+        world_die(w, (worker + 1 + pick(w, others)) % w->config->workers);
+    }
+    arm(w, false);
+    w->death.countdown = 1 + pick(w, 2u << pick(w, 9));
+    switch (what) {
+    case 0:
+        world_tend_mortally(w, worker);
+        break;
+    case 1:
+        world_sync(w, worker);
+        break;
+    case 2:
+        world_snapshot(w, worker);
+        break;
+    case 3:
+        world_reopen(w, worker);
+        break;
+    case 4:
+        register_something(w, worker);
+        break;
+    default:
+        add_shards(w, worker);
+        break;
+    }
+    w->death.armed = false;
+}
+
 /* --- the others, while one is stopped --- */
 
 static bool clashes(const struct world *w, uint32_t tenant, uint64_t run, uint64_t shard)
@@ -819,15 +852,22 @@ static void zombie_preamble(struct world *w)
     w->calm = false;
 }
 
-static void expire_some_lease(struct world *w, uint32_t worker)
+/* The clock goes on to the end of a lease that is good: any of those that somebody holds. */
+static void expire_some_lease(struct world *w)
 {
+    uint64_t deadlines[SIM_WORKERS_MAX * SIM_HELD];
+    uint32_t count = 0;
     for (uint32_t i = 0; i < w->config->workers; i++) {
-        struct worker *k = &w->workers[(worker + i) % w->config->workers];
-        if (k->held_count != 0) {
-            uint64_t deadline = k->held[pick(w, k->held_count)].lease.deadline;
-            w->now = deadline > w->now ? deadline : w->now;
-            return;
+        const struct worker *k = &w->workers[i];
+        for (uint32_t h = 0; h < k->held_count; h++) {
+            if (k->held[h].lease.deadline > w->now) {
+                deadlines[count++] = k->held[h].lease.deadline;
+            }
         }
+    }
+    if (count != 0) {
+        w->now = deadlines[pick(w, count)];
+        w->report->expired++;
     }
 }
 
@@ -932,7 +972,7 @@ static void act(struct world *w, const struct step *s)
         resume_someone(w);
         break;
     case STEP_EXPIRE:
-        expire_some_lease(w, worker);
+        expire_some_lease(w);
         break;
     case STEP_STALL:
         w->workers[worker].paused_until =
@@ -948,6 +988,9 @@ static void act(struct world *w, const struct step *s)
     case STEP_DIE_AT:
     case STEP_STOP_AT:
         arm(w, s->kind == STEP_STOP_AT);
+        break;
+    case STEP_DIE_KEEPING:
+        die_keeping(w, worker);
         break;
     case STEP_REOPEN:
         world_reopen(w, worker);
@@ -1022,7 +1065,8 @@ void driver_step(struct world *w, const struct step *s)
         world_tend(w, w->overseer);
     }
     act(w, s);
-    world_emit(w, 32u + s->kind, s->worker, 0, w->dead_count, w->unsettled, 0);
+    world_emit(w, 32u + s->kind, s->worker, 0, w->dead_count, w->unsettled,
+               w->workers[s->worker].paused_until);
     if (w->unsettled == 0) {
         observe(w);
     }

@@ -272,6 +272,7 @@ struct sums {
     uint64_t violations[RULES], refused[100], events[RF_EVENT_RUN_PURGED + 1];
     uint64_t executed[CALLS], replayed[CALLS], by_step[STEP_KINDS];
     uint64_t deaths, deaths_at_points, stops, busy, rebuilds, restarts, recoveries, lost_ops, idle;
+    uint64_t expired, opens_killed;
     uint64_t liveness_max;
     uint64_t available, scanned, overloaded, recovered;
     struct sim_goodput goodput[3];
@@ -312,6 +313,8 @@ static void add_up(struct sums *s, const struct sim_config *c, const struct sim_
     s->recoveries += r->recoveries;
     s->lost_ops += r->lost_ops;
     s->idle += r->idle;
+    s->expired += r->expired;
+    s->opens_killed += r->opens_killed;
     s->available += r->available;
     s->scanned += r->scanned;
     s->liveness_max = r->liveness_used > s->liveness_max ? r->liveness_used : s->liveness_max;
@@ -380,6 +383,21 @@ static void json_line(FILE *f, const char *name, const uint64_t *values, int cou
     fputs(",\n", f);
 }
 
+/* Where somebody died or was stopped, and how often; shortening a failing plan counts as well. */
+static void json_points(FILE *f)
+{
+    enum { ROOM = 256 };
+    const char *names[ROOM];
+    uint64_t deaths[ROOM], stops[ROOM];
+    uint32_t count = points_list(names, deaths, stops, ROOM);
+    fputs("  \"points\": {", f);
+    for (uint32_t i = 0; i < count; i++) {
+        fprintf(f, "%s\"%s\": {\"deaths\": %" PRIu64 ", \"stops\": %" PRIu64 "}",
+                i == 0 ? "" : ", ", names[i], deaths[i], stops[i]);
+    }
+    fputs("},\n", f);
+}
+
 static void json_run(FILE *f, const struct sim_config *c, const struct sim_report *r)
 {
     fprintf(f, "    {\"seed\": %" PRIu64 ", \"result\": \"%s\", \"again\": \"", r->seed,
@@ -423,12 +441,15 @@ static void write_json(const struct options *o, const struct sums *s, const stru
             s->nanoseconds == 0 ? 0 : s->ops * 1000000 / (s->nanoseconds / 1000 + 1));
     fprintf(f, "  \"shards_compared\": %" PRIu64 ",\n  \"full_scans\": %" PRIu64 ",\n", s->looks,
             s->full_scans);
-    fprintf(
-        f,
-        "  \"deaths\": %" PRIu64 ",\n  \"deaths_at_points\": %" PRIu64 ",\n  \"stops\": %" PRIu64
-        ",\n  \"busy\": %" PRIu64 ",\n  \"regions_lost\": %" PRIu64
-        ",\n  \"cold_recoveries\": %" PRIu64 ",\n  \"operations_lost_with_tails\": %" PRIu64 ",\n",
-        s->deaths, s->deaths_at_points, s->stops, s->busy, s->rebuilds, s->recoveries, s->lost_ops);
+    fprintf(f,
+            "  \"deaths\": %" PRIu64 ",\n  \"deaths_at_points\": %" PRIu64
+            ",\n  \"stops\": %" PRIu64 ",\n  \"busy\": %" PRIu64 ",\n  \"regions_lost\": %" PRIu64
+            ",\n  \"cold_recoveries\": %" PRIu64 ",\n  \"opens_killed\": %" PRIu64
+            ",\n  \"operations_lost_with_tails\": %" PRIu64
+            ",\n  \"leases_expired_by_faults\": %" PRIu64 ",\n",
+            s->deaths, s->deaths_at_points, s->stops, s->busy, s->rebuilds, s->recoveries,
+            s->opens_killed, s->lost_ops, s->expired);
+    json_points(f);
     fprintf(f, "  \"idle\": %" PRIu64 ",\n  \"liveness_ops_max\": %" PRIu64 ",\n", s->idle,
             s->liveness_max);
     json_line(f, "steps", s->by_step, STEP_KINDS, step_word);
@@ -523,6 +544,7 @@ int main(int argc, char **argv)
         refuse("only for one seed:", "--events, --trace, --steps");
     }
     check_steps(&o);
+    points_share();
     uint64_t begun = wall_ms(), shown = begun;
     int ends[2];
     if (pipe(ends) != 0) {

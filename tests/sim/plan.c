@@ -3,8 +3,8 @@
 #include "sim.h"
 
 struct rates {
-    uint32_t expire, stall, jump;                                       /* the protocol's table */
-    uint32_t die, die_at, stop_at, reopen, lose_everybody, lose_region; /* ours */
+    uint32_t expire, stall, jump; /* the protocol's table */
+    uint32_t die, die_at, stop_at, die_keeping, reopen, lose_everybody, lose_region; /* ours */
 };
 
 /* Parts per million of the operations. */
@@ -16,6 +16,7 @@ static const struct rates rates[SIM_LEVELS] = {
                     .die = 3000,
                     .die_at = 12000,
                     .stop_at = 6000,
+                    .die_keeping = 2000,
                     .reopen = 2000,
                     .lose_everybody = 300,
                     .lose_region = 300},
@@ -25,6 +26,7 @@ static const struct rates rates[SIM_LEVELS] = {
                          .die = 8000,
                          .die_at = 30000,
                          .stop_at = 12000,
+                         .die_keeping = 4000,
                          .reopen = 4000,
                          .lose_everybody = 600,
                          .lose_region = 600},
@@ -86,6 +88,7 @@ const char *step_name(enum step_kind kind)
         [STEP_DIE] = "die",
         [STEP_DIE_AT] = "die_at_a_point",
         [STEP_STOP_AT] = "stop_at_a_point",
+        [STEP_DIE_KEEPING] = "die_keeping",
         [STEP_REOPEN] = "reopen",
         [STEP_LOSE_EVERYBODY] = "lose_everybody",
         [STEP_LOSE_REGION] = "lose_region",
@@ -131,6 +134,7 @@ static void add_faults(struct plan *p, struct chacha *c, const struct sim_config
         {STEP_STALL, r->stall},
         {STEP_JUMP, r->jump},
         {STEP_DIE, r->die},
+        {STEP_DIE_KEEPING, r->die_keeping},
         {STEP_REOPEN, r->reopen},
         {STEP_LOSE_EVERYBODY, r->lose_everybody},
         {STEP_LOSE_REGION, r->lose_region},
@@ -139,7 +143,8 @@ static void add_faults(struct plan *p, struct chacha *c, const struct sim_config
     };
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         uint32_t worker = chacha_below(c, config->workers);
-        bool inside = faults[i].kind == STEP_DIE_AT || faults[i].kind == STEP_STOP_AT;
+        bool inside = faults[i].kind == STEP_DIE_AT || faults[i].kind == STEP_STOP_AT ||
+                      faults[i].kind == STEP_DIE_KEEPING;
         if (chacha_ppm(c, faults[i].ppm) && !(inside && config->no_points)) {
             add(p, faults[i].kind, worker, false);
         }

@@ -525,6 +525,7 @@ static void on_point(const char *name)
     d->countdown = 0;
     snprintf(d->point, sizeof(d->point), "%s", name);
     if (!d->stopping) {
+        points_count(name, false);
         d->here = false;
         d->inside = true;
         longjmp(d->jump, 1);
@@ -537,6 +538,7 @@ static void on_point(const char *name)
     if (committed && outer_request->call != CALL_CLAIM) {
         tell(hooked, outer_request, outer);
     }
+    points_count(name, true);
     d->here = false;
     hooked->outer = outer_request;
     hooked->report->stops++;

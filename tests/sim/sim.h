@@ -8,6 +8,7 @@
  *   journal.c   what was done since when, and in which epoch: what a lost tail takes away
  *   request.c   one call, made to the store and to the model, and the answers compared
  *   observe.c   all that the store shows, compared with the model and shown to the checker
+ *   points.c    at which points of the store somebody died or stopped
  *   driver.c    what a step does; workers and what they hold; overload
  *   run.c       a whole plan; shrinking a plan that fails
  */
@@ -95,6 +96,7 @@ enum step_kind {
     STEP_DIE,
     STEP_DIE_AT,  /* in the next call, at one of its points */
     STEP_STOP_AT, /* the same, but stopped; the others go on, then it does */
+    STEP_DIE_KEEPING, /* at a point of what keeps the store: tending, syncing, a snapshot, closing, runs */
     STEP_REOPEN,
     STEP_LOSE_EVERYBODY,
     STEP_LOSE_REGION,
@@ -123,10 +125,10 @@ struct plan {
 
 void plan_make(struct plan *plan, const struct sim_config *config);
 void plan_free(struct plan *plan);
-
-/* --- requests --- */
 /* Leaves only steps of these numbers, "1,7,20-31" in order; false if that is not what it is. */
 bool plan_keep(struct plan *plan, const char *numbers);
+
+/* --- requests --- */
 
 enum call {
     CALL_ACQUIRE,
@@ -274,7 +276,9 @@ struct sim_report {
     uint64_t refused[100]; /* by status */
     uint64_t events[RF_EVENT_RUN_PURGED + 1];
     uint64_t violations[RULES];
+    uint64_t expired; /* leases that a fault ended, of those of STEP_EXPIRE */
     uint64_t deaths, deaths_at_points, stops, busy, rebuilds, restarts, recoveries, lost_ops;
+    uint64_t opens_killed; /* cold ones */
     uint64_t looks, full_scans;
     uint64_t liveness_used;
     uint64_t available, scanned;
@@ -353,6 +357,8 @@ void world_clear_away(const char *directory);
 void world_die(struct world *w, uint32_t worker);    /* declared dead */
 void world_reopen(struct world *w, uint32_t worker); /* closed, and opened again */
 void world_tend(struct world *w, rf_store *by);
+/* By somebody who may die over it. */
+void world_tend_mortally(struct world *w, uint32_t worker);
 /* The memory is gone, as after a reboot. A store with a log is recovered cold, from what had reached
  * the disk; one without begins anew. */
 void world_lose_region(struct world *w);
@@ -381,6 +387,12 @@ bool request_killable(struct world *w, uint32_t worker, void (*what)(struct worl
 void request_again(struct world *w, const struct request *q, uint64_t member);
 struct reply request_make(struct world *w, uint32_t worker, struct request *q);
 struct sim_key key_parse(rf_bytes bytes);
+
+/* points.c: where somebody died or was stopped, in all processes that come from this one */
+void points_share(void);
+void points_count(const char *name, bool stop);
+/* How many there are, each once; the names last for as long as the process. */
+uint32_t points_list(const char **names, uint64_t *deaths, uint64_t *stops, uint32_t room);
 
 /* observe.c */
 void observe(struct world *w);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "handle.h"
@@ -109,10 +110,8 @@ static uint64_t tell_time(void *context)
     return ((const struct world *)context)->now;
 }
 
-static rf_store *enter(struct world *w)
+static rf_status open_store(struct world *w, rf_store **store, rf_detail *detail)
 {
-    rf_store *store = NULL;
-    rf_detail detail;
     const rf_options options = {
         .create = true,
         .max_shards = w->model.max_shards,
@@ -130,7 +129,14 @@ static rf_store *enter(struct world *w)
         .segment_bytes = 256u << 10,
         .snapshot_bytes = 256u << 10,
     };
-    rf_status status = rf_open(w->directory, &options, &store, &detail);
+    return rf_open(w->directory, &options, store, detail);
+}
+
+static rf_store *enter(struct world *w)
+{
+    rf_store *store = NULL;
+    rf_detail detail;
+    rf_status status = open_store(w, &store, &detail);
     if (status != RF_OK) {
         char words[256];
         rf_explain(status, &detail, words, sizeof(words));
@@ -184,19 +190,43 @@ void world_die(struct world *w, uint32_t worker)
     }
 }
 
-void world_tend(struct world *w, rf_store *by)
+static void tend(struct world *w, rf_store *by)
 {
-    uint64_t epoch = journal_epoch(w);
     rf_status status = rf_tend(by, w->now);
     if (status != RF_OK) {
         sim_fail(w, "error", "rf_tend: %s", rf_status_name(status));
     }
+}
+
+/* The dead are settled; this began when that epoch was open. */
+static void settled(struct world *w, uint64_t epoch)
+{
     for (uint32_t i = 0; i < w->dead_count; i++) {
         w->report->events[RF_EVENT_OWNER_LOST] += model_owner_lost(&w->model, w->dead[i]);
         journal_lost(w, w->dead[i], epoch);
     }
     w->dead_count = 0;
     w->unsettled = 0;
+}
+
+void world_tend(struct world *w, rf_store *by)
+{
+    uint64_t epoch = journal_epoch(w);
+    tend(w, by);
+    settled(w, epoch);
+}
+
+static void tend_by_worker(struct world *w, uint32_t worker)
+{
+    tend(w, w->workers[worker].handle);
+}
+
+void world_tend_mortally(struct world *w, uint32_t worker)
+{
+    uint64_t epoch = journal_epoch(w);
+    if (!request_killable(w, worker, tend_by_worker)) {
+        settled(w, epoch);
+    }
 }
 
 static void close_worker(struct world *w, uint32_t worker)
@@ -319,6 +349,46 @@ void world_lose_everybody(struct world *w)
     w->report->restarts++;
 }
 
+/* --- opening what lost its memory, by a process that is killed over it --- */
+
+enum { OPENED = 0, KILLED = 1 };
+static uint32_t points_left;
+
+static void on_point_of_open(const char *name)
+{
+    if (strncmp(name, "member.", 7) == 0) {
+        points_left = 0; /* the store is open, and nobody would declare this member dead */
+    }
+    if (points_left != 0 && --points_left == 0) {
+        points_count(name, false);
+        _exit(KILLED);
+    }
+}
+
+/* Another process opens the store, and dies at a point or closes it again. */
+static void open_mortally(struct world *w)
+{
+    int how = 0;
+    points_left = 1 + chacha_below(&w->rng, 2u << chacha_below(&w->rng, 8));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        rf_store *store = NULL;
+        rf_detail detail;
+        rf_point_on_hit = on_point_of_open;
+        rf_status status = open_store(w, &store, &detail);
+        if (status == RF_OK) {
+            rf_point_on_hit = NULL;
+            rf_close(store);
+        }
+        _exit(status == RF_OK ? OPENED : 2);
+    }
+    if (child < 0 || waitpid(child, &how, 0) != child || !WIFEXITED(how) || WEXITSTATUS(how) > 1) {
+        sim_fail(w, "error", "a process that should open the store ended with status %x", how);
+    }
+    w->report->opens_killed += WEXITSTATUS(how) == KILLED;
+}
+
 void world_lose_region(struct world *w)
 {
     bool kindly = chacha_percent(&w->rng, 25);
@@ -332,6 +402,9 @@ void world_lose_region(struct world *w)
     }
     observe_forget(w);
     w->dead_count = w->unsettled = 0;
+    for (int i = 0; i < 3 && !w->config->no_points && chacha_percent(&w->rng, 50); i++) {
+        open_mortally(w);
+    }
     w->overseer = enter(w);
     rf_inspection seen;
     if (rf_inspect(w->overseer, &seen, NULL) != RF_OK || seen.incarnation <= w->incarnation) {
