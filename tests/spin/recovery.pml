@@ -4,12 +4,16 @@
  * whose header says how much of the life before it counts. A batch is on the disk, or only in a cache that a power
  * cut may lose, or not there.
  * What must hold: what was acknowledged is recovered by every later life; what a life was built upon does not change
- * under it; no two lives that granted have the same incarnation.
+ * under it; no two lives that granted have the same incarnation; no epoch that anybody was told of comes again, and of
+ * each it can be said whether it is in the log (rf_log_start, remember_gaps).
  *   BAD_SAMESEG  a life goes on in the segment it found: late writes of dying processes meet its own
  *   BAD_NOSYNC   what was read is not synced before it is built upon
  *   BAD_NOAFTER  the new segment does not say where the old one ended
  *   BAD_INCLATE  the incarnation is raised after the first grant
  *   BAD_INCSOFT  the incarnation is raised, but not durably
+ *   BAD_EPOCHS   the epochs of a life go on right behind the end of the log
+ *   BAD_BEGUN    they leave out what a life can have told, but not of one of which nothing is in the log
+ *   BAD_FORGET   only the newest gap is remembered
  */
 #ifndef LIVES
 #define LIVES 3
@@ -17,6 +21,7 @@
 #ifndef B
 #define B 2            /* batches a life */
 #endif
+#define R 3            /* entries: the open epoch is at most R - 1 behind the durable one */
 #ifndef CRASHES
 #define CRASHES 3      /* of cold opens, besides the end of every life */
 #endif
@@ -28,6 +33,9 @@ byte cell[LIVES*(B+1)];          /* batch k = 1 .. B of life l */
 byte owner[LIVES*(B+1)];         /* whose bytes they are (1 + life), where segments are shared */
 byte seg[LIVES];                 /* the segment's header */
 byte after[LIVES];               /* how many batches of the life before count */
+byte begun[LIVES];               /* epochs up to here are of before: batch k is of epoch begun + k; in the segment's header */
+byte behind[LIVES];              /* the last epoch of the log before; there too */
+byte told[LIVES];                /* ghost: the greatest epoch that somebody can have been told of */
 bit flight[LIVES*(B+1)];         /* computed, and perhaps written by somebody who is dying */
 byte inc, incd;                  /* the store file: as read, and as it survives a power cut */
 byte acked[LIVES];               /* ghost */
@@ -83,6 +91,7 @@ proctype store() {
   inc=0; incd=0;
 #endif
 live:
+  told[life]=begun[life]+R-1;
   /* grants, then batches: acknowledged, only written, or in flight when the end comes */
   if
   :: atomic { true -> assert(!granted[inc]); granted[inc]=1; g=1 }
@@ -96,7 +105,7 @@ live:
   do
   :: k<=B && (k==1 || cell[AT(life,k-1)]!=NONE) ->
      if
-     :: atomic { cell[AT(life,k)]==NONE && (k==1 || cell[AT(life,k-1)]==SYNCED) -> cell[AT(life,k)]=SYNCED; owner[AT(life,k)]=life+1; acked[life]=k; k++ }   /* log.written, log.durable */
+     :: atomic { cell[AT(life,k)]==NONE && (k==1 || cell[AT(life,k-1)]==SYNCED) -> cell[AT(life,k)]=SYNCED; owner[AT(life,k)]=life+1; acked[life]=k; told[life]=begun[life]+k+R-1; k++ }   /* log.written, log.durable */
      :: atomic { cell[AT(life,k)]==NONE -> cell[AT(life,k)]=CACHED; owner[AT(life,k)]=life+1; k++ }                  /* written without being acknowledged */
      :: atomic { cell[AT(life,k)]==NONE -> flight[AT(life,k)]=1 }; break                                             /* log.before_write */
      :: break
@@ -143,7 +152,32 @@ open:
   goto same;
 #endif
   atomic { life++; after[life]=prev; seg[life]=SYNCED;
-           l=s+1; do :: l<life -> seg[l]=NONE; l++ :: else -> break od; l=0; s=0; prev=0; n=0 };
+           behind[life]=(prev>0 -> begun[s]+prev : behind[s]);
+#ifdef BAD_EPOCHS
+           begun[life]=behind[life];
+#else
+           begun[life]=behind[life];
+#ifndef BAD_BEGUN
+           if :: begun[s]>begun[life] -> begun[life]=begun[s] :: else fi;     /* rf_log_reader_shape: reached */
+#endif
+           begun[life]=begun[life]+R;                                         /* rf_log_used */
+#endif
+           l=s+1; do :: l<life -> seg[l]=NONE; l++ :: else -> break od; l=0;
+           do :: l<life ->
+             assert(begun[life]>=told[l]);                                    /* no epoch comes twice */
+             if :: l==s -> n=prev :: else -> if :: told[l]!=0 -> count(l) :: else fi fi;
+             k=1; do :: begun[l]+k<=told[l] ->
+               q=1; g=0; do :: q<=life ->
+#ifdef BAD_FORGET
+                 if :: q==life && begun[l]+k>behind[q] && begun[l]+k<=begun[q] -> g=1 :: else fi;
+#else
+                 if :: seg[q]!=NONE && begun[l]+k>behind[q] && begun[l]+k<=begun[q] -> g=1 :: else fi;   /* rf_log_lost */
+#endif
+                 q++ :: else -> break od;
+               assert(g==(k>n)); k++                                          /* rf_sync tells */
+             :: else -> break od; l++
+           :: else -> break od;
+           l=0; k=0; q=0; g=0; s=0; prev=0; n=0 };
   if :: crashes<CRASHES && life+1<LIVES -> crashes++; goto cold :: skip fi;
   goto live;
 #ifdef BAD_SAMESEG
