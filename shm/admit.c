@@ -36,6 +36,7 @@ uint64_t rf_log_last(const struct rf_map *map)
 
 /* Room in the lane for one record of any size, and its filler. */
 #define ROOM (2u * (uint64_t)RF_LANE_UNITS_MAX)
+_Static_assert(ROOM <= RF_LANE_UNASKED, "memory is made sure of for that");
 
 /* What the owner may overwrite: everything below the end of a durable epoch. */
 static void raise_base(struct rf_actor *actor)
@@ -75,7 +76,7 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
     /* Memory for what will be written; in the first round it may not be there yet. */
     if (end < ring) {
         uint64_t offset = h->lanes.offset + actor->slot * h->lanes.stride;
-        uint64_t upto = end + ROOM < ring ? end + ROOM : ring;
+        uint64_t upto = end + RF_LANE_UNASKED < ring ? end + RF_LANE_UNASKED : ring;
         rf_status status = rf_region_ensure(map, offset, upto * RF_LINE, detail);
         if (status != RF_OK) {
             return status;
@@ -102,7 +103,7 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
     }
     /* Ask again when the memory that was made sure of is used up, or the room on the disk: rf_log_secure. */
     uint64_t limit = LOAD_RELAXED(lane->base) + ring - ROOM;
-    uint64_t sure = end + (end < ring ? ROOM : RF_LANE_UNASKED) - RF_LANE_UNITS_MAX;
+    uint64_t sure = end + RF_LANE_UNASKED - RF_LANE_UNITS_MAX;
     actor->lane_limit = limit < sure ? limit : sure;
     return RF_OK;
 }
