@@ -134,7 +134,7 @@ static int create_file(struct rf_disk *disk, const char *name, int *fd)
     if (may(&event)) {
         *fd = openat(disk->dir_fd, name, OPEN_FLAGS | O_RDWR | O_CREAT | O_EXCL, disk->mode);
         event.error = *fd < 0 ? errno : 0;
-        disk->not_opened = event.error;
+        disk->own_error = event.error;
     }
     return after(&event);
 }
@@ -155,7 +155,7 @@ static int create_temporary(struct rf_disk *disk, const char *name, uint64_t uni
     }
     if (fchmod(*fd, disk->mode) != 0 ||
         (disk->gid != (gid_t)-1 && fchown(*fd, (uid_t)-1, disk->gid) != 0)) {
-        error = errno;
+        error = disk->own_error = errno; /* another process may be of that group */
         close(*fd);
         remove_name(disk, temporary);
         return error;
@@ -233,13 +233,14 @@ static int write_all(int fd, const uint8_t *from, size_t len, uint64_t offset, s
     return 0;
 }
 
-static int write_zeros(int fd, uint64_t len)
+static int write_zeros(struct rf_disk *disk, int fd, uint64_t len)
 {
     /* Pages that were never written to read as zeros. */
     uint8_t *zeros =
         mmap(NULL, CHUNK_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zeros == MAP_FAILED) {
-        return errno;
+        disk->own_error = errno;
+        return disk->own_error;
     }
     int error = 0;
     for (uint64_t at = 0; error == 0 && at < len; at += CHUNK_BYTES) {
@@ -251,7 +252,8 @@ static int write_zeros(int fd, uint64_t len)
 }
 
 /* from == NULL: zeros from the start of the file. Not durable before the file is synced. */
-static int write_file(int fd, const char *name, const void *from, size_t len, uint64_t offset)
+static int write_file(struct rf_disk *disk, int fd, const char *name, const void *from, size_t len,
+                      uint64_t offset)
 {
     struct rf_disk_event event = {.kind = RF_DISK_WRITE_BEGIN,
                                   .name = name,
@@ -266,7 +268,7 @@ static int write_file(int fd, const char *name, const void *from, size_t len, ui
     } else if (!rf_disk_fits_limit(offset + len)) {
         event.error = EFBIG;
     } else if (from == NULL) {
-        event.error = write_zeros(fd, len);
+        event.error = write_zeros(disk, fd, len);
     } else {
         event.error = write_all(fd, from, len, offset, (size_t)-told);
     }
@@ -392,7 +394,7 @@ bool rf_disk_own_limit(const struct rf_disk *disk, int error)
 {
     bool kept_out = error == EACCES || error == EPERM || error == ENOMEM;
     return error == EMFILE || error == ENFILE || error == EFBIG ||
-           (kept_out && error == disk->not_opened);
+           (kept_out && error == disk->own_error);
 }
 
 /* --- segments --- */
@@ -423,8 +425,8 @@ static void make_known(struct rf_disk *disk, uint64_t number)
 static int open_by_name(struct rf_disk *disk, const char *name, int flags, int *fd)
 {
     *fd = openat(disk->dir_fd, name, flags);
-    disk->not_opened = *fd < 0 ? errno : 0;
-    return disk->not_opened;
+    disk->own_error = *fd < 0 ? errno : 0;
+    return disk->own_error;
 }
 
 /* And sees that it is what it should be. */
@@ -533,14 +535,14 @@ static int fill_segment(struct rf_disk *disk, int fd, const char *name,
     hash_header(block, sizeof(*header), block + offsetof(struct rf_segment_header, hash));
 
     make_direct(disk, fd);
-    int error = write_file(fd, name, NULL, (size_t)disk->segment_bytes, 0);
+    int error = write_file(disk, fd, name, NULL, (size_t)disk->segment_bytes, 0);
     if (error == EINVAL && !disk->direct_refused && !disk->direct_proven) {
         rf_disk_refuse_direct(disk, error);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
-        error = write_file(fd, name, NULL, (size_t)disk->segment_bytes, 0);
+        error = write_file(disk, fd, name, NULL, (size_t)disk->segment_bytes, 0);
     }
     if (error == 0) {
-        error = write_file(fd, name, block, sizeof(block), 0);
+        error = write_file(disk, fd, name, block, sizeof(block), 0);
     }
     return error;
 }
@@ -579,7 +581,7 @@ rf_status rf_segment_make(struct rf_disk *disk, const struct rf_segment_header *
     assert(header->header_bytes == sizeof(*header) && header->segment_bytes == disk->segment_bytes);
     rf_segment_name(header->number, name);
     int error = 0;
-    disk->not_opened = 0;
+    disk->own_error = 0;
     if (!rf_segment_exists(disk, header->number)) {
         error = make_segment(disk, header, name, unique);
     }
@@ -792,7 +794,8 @@ static int flush_buffer(struct rf_disk_file *file)
     if (file->buffered == 0) {
         return 0;
     }
-    int error = write_file(file->fd, file->temporary, file->buffer, file->buffered, file->written);
+    int error = write_file(file->disk, file->fd, file->temporary, file->buffer, file->buffered,
+                           file->written);
     if (error == 0) {
         /* Let the drive begin now: the sync at the end is short then, and others' writes less late. */
         sync_file_range(file->fd, (off_t)file->written, (off_t)file->buffered,
@@ -832,7 +835,7 @@ rf_status rf_file_patch(struct rf_disk_file *file, uint64_t offset, const void *
     }
     int error = flush_buffer(file);
     if (error == 0) {
-        error = write_file(file->fd, file->temporary, from, len, offset);
+        error = write_file(file->disk, file->fd, file->temporary, from, len, offset);
     }
     return error == 0 ? RF_OK : rf_disk_error(detail, error, "writing", file->name);
 }

@@ -58,7 +58,7 @@ struct rf_disk {
 
     struct rf_disk_segment segments[RF_DISK_SEGMENTS];
     uint64_t clock;
-    int not_opened; /* errno of the last attempt to open or make a file; 0: it went well */
+    int own_error; /* errno of the last attempt to open or make a file, if this process was refused; else 0 */
     uint64_t known[RF_DISK_KNOWN]; /* 1 + number of a segment whose name is durable */
     unsigned known_next;
 

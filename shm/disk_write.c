@@ -407,7 +407,7 @@ rf_status rf_log_write_begin(struct rf_disk *disk, uint64_t position, const void
     if (flight == disk->flights + RF_DISK_DEPTH) {
         return rf_refuse(detail, RF_BUSY, 0, "%u writes are in flight", RF_DISK_DEPTH);
     }
-    disk->not_opened = 0;
+    disk->own_error = 0;
     rf_disk_ring_decide(disk);
     rf_status status = look_for_segments(disk, position, len, detail);
     if (status != RF_OK) {

@@ -496,8 +496,8 @@ static rf_status refuse_own_limit(const struct rf_logger *l, int error, rf_detai
     bool may_not = error == EACCES || error == EPERM;
     return rf_refuse(detail, may_not ? RF_PERMISSION_DENIED : RF_RESOURCE_EXHAUSTED, error,
                      "writing the log of %.100s: %s", l->map->directory,
-                     may_not           ? "this process may not open its files"
-                     : error == ENOMEM ? "this process gets no memory to open its files"
+                     may_not           ? "this process may not open or make its files"
+                     : error == ENOMEM ? "this process gets no memory to open or make its files"
                      : error == EFBIG
                          ? "this process's limit of file sizes (ulimit -f) is below a segment"
                          : "this process has too few descriptors");

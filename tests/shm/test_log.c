@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -1141,13 +1142,15 @@ static bool mount_here(const char *type, const char *options)
            mount(type, vault.directory, type, 0, options) == 0;
 }
 
-/* openat with any of these flags fails. */
-static bool deny_openat(uint32_t flags, uint32_t error)
+/* The system call, with any of these flags in this argument, fails. */
+#define SAME_OWNER 0xFFFFFFFFu /* of fchown: only the group is given */
+static bool deny(uint32_t call, unsigned argument, uint32_t flags, uint32_t error)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 (uint32_t)(offsetof(struct seccomp_data, args) + 8 * argument)),
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, flags, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
@@ -1158,6 +1161,8 @@ static bool deny_openat(uint32_t flags, uint32_t error)
 }
 
 struct ban {
+    uint32_t call;
+    unsigned argument;
     uint32_t flags;
     uint32_t error;
     rf_status status;
@@ -1174,16 +1179,16 @@ static int work_banned(void *argument)
     rf_lease lease = vault_lease(own, &vault, 1, ban->number / 1000 + 1);
     rf_status status = RF_OK;
     rf_result result = {0};
-    if (!deny_openat(ban->flags, ban->error)) {
+    if (!deny(ban->call, ban->argument, ban->flags, ban->error)) {
         return CANT_TEST;
     }
-    for (uint64_t i = 1; status == RF_OK && i <= 100; i++) {
+    for (uint64_t i = 1; status == RF_OK && i <= 300; i++) {
         result = (rf_result){.durability = RF_WAIT};
         status = vault_step(own, &vault, &lease, ban->number + i, ban->number + i, 16000, &result);
     }
     const char *sentence = rf_shop_sentence(status, &result.detail);
-    CREW_CHECK(status == ban->status && result.detail.os_error == (int32_t)ban->error, "%s",
-               sentence);
+    CREW_CHECK(status == ban->status && result.detail.os_error == (int32_t)ban->error,
+               "ban %llu: %s", (unsigned long long)ban->number / 1000, sentence);
     CREW_CHECK(strstr(sentence, ban->words) != NULL, "%s", sentence);
     rf_inspection seen;
     CREW_CHECK(rf_inspect(own, &seen, NULL) == RF_OK && !seen.log_failed, "the log has failed");
@@ -1194,15 +1199,20 @@ static int work_banned(void *argument)
 static void who_may_not_open_the_log_does_not_end_it_for_others(void)
 {
     static const struct ban bans[] = {
-        {O_DIRECT, EACCES, RF_PERMISSION_DENIED, "this process may not open", 1000},
-        {O_DIRECT, EPERM, RF_PERMISSION_DENIED, "this process may not open", 2000},
-        {O_DIRECT, ENOMEM, RF_RESOURCE_EXHAUSTED, "no memory to open", 3000},
-        {O_CREAT, EACCES, RF_PERMISSION_DENIED, "this process may not open", 4000},
+        {SYS_openat, 2, O_DIRECT, EACCES, RF_PERMISSION_DENIED, "this process may not open", 1000},
+        {SYS_openat, 2, O_DIRECT, EPERM, RF_PERMISSION_DENIED, "this process may not open", 2000},
+        {SYS_openat, 2, O_DIRECT, ENOMEM, RF_RESOURCE_EXHAUSTED, "no memory to open", 3000},
+        {SYS_openat, 2, O_CREAT, EACCES, RF_PERMISSION_DENIED, "this process may not open", 4000},
+        /* what makes a segment: the store's group, and zeros */
+        {SYS_fchown, 1, SAME_OWNER, EPERM, RF_PERMISSION_DENIED, "this process may not open", 5000},
+        {SYS_mmap, 3, MAP_NORESERVE, ENOMEM, RF_RESOURCE_EXHAUSTED, "no memory to open", 6000},
     };
     found(RF_WAIT);
     vault.options.segment_bytes = 65536;
+    vault.options.has_group = true;
+    vault.options.group = (uint32_t)getgid();
     store = vault_open_manual(&vault);
-    vault_run(store, &vault, 1, 1, 5, RF_WAIT);
+    vault_run(store, &vault, 1, 1, 7, RF_WAIT);
     rf_lease lease = vault_lease(store, &vault, 1, 1);
     for (uint64_t i = 0; i < sizeof(bans) / sizeof(bans[0]); i++) {
         struct ban ban = bans[i];
