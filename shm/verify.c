@@ -482,9 +482,9 @@ static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparis
     uint64_t epochs[SNAPSHOTS + 1];
     unsigned count, good = 0;
     struct rf_snapshot_header headers[SNAPSHOTS];
-    rf_detail found, last = {0};
+    rf_detail found = {0}, last = {0};
     rf_status status =
-        rf_snapshot_list(rf_logger_disk(h->actor.logger), epochs, SNAPSHOTS, &count, detail);
+        rf_snapshot_list(rf_logger_disk(h->actor.logger), epochs, SNAPSHOTS, &count, &found);
     for (unsigned i = 0; status == RF_OK && i < count; i++) {
         found = (rf_detail){0};
         status = rf_snapshot_check(map->dir_fd, epochs[i], map->header->store_id, &headers[good],
@@ -520,7 +520,7 @@ static rf_status check_kept(struct rf_handle *h, uint64_t until, struct comparis
         status = RF_OK;
     }
     RF_POINT("verify.kept");
-    return status == RF_OK ? RF_OK : rf_refuse(detail, status, 0, "%s", found.where);
+    return status == RF_OK ? RF_OK : rf_refuse(detail, status, found.os_error, "%s", found.where);
 }
 
 /* *quiet: nothing happened meanwhile, so that what was found counts. */

@@ -5,6 +5,7 @@
  * taken: it holds what it must, and no more.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -37,6 +39,7 @@ static struct board {
     _Atomic uint32_t fired;
     _Atomic uint32_t done;
     _Atomic int status;
+    rlim_t descriptors;
     const char *where;
 } * board;
 
@@ -655,6 +658,34 @@ static void whoever_is_stopped_inside_an_operation_holds_back_what_it_must(void)
     }
 }
 
+/* --- a process without descriptors --- */
+
+static void take_descriptors(const char *name)
+{
+    if (strcmp(name, "verify.replayed") == 0) {
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 0, .rlim_max = board->descriptors});
+    }
+}
+
+static void a_verify_that_gets_no_descriptor_says_so(void)
+{
+    struct rlimit all;
+    rf_verification v;
+    rf_options o = durable();
+    rf_store *store = rf_shop_enter(&shop, &o);
+    TEST_ASSERT_EQUAL(0, getrlimit(RLIMIT_NOFILE, &all));
+    board->descriptors = all.rlim_max;
+    rf_point_on_hit = take_descriptors;
+    rf_status status = rf_verify(store, tell, NULL, &v, &detail);
+    rf_point_on_hit = NULL;
+    TEST_ASSERT_EQUAL(0, setrlimit(RLIMIT_NOFILE, &all));
+    RF_EXPECT(RF_IO_ERROR, status);
+    rf_shop_expect_words(RF_IO_ERROR, &detail, "listing snapshot.|ulimit -n");
+    TEST_ASSERT_EQUAL(EMFILE, detail.os_error);
+    expect_verified(store);
+    rf_close(store);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -663,5 +694,6 @@ int main(void)
     RUN_TEST(the_first_open_of_a_store_may_be_killed_at_every_point);
     RUN_TEST(a_cold_open_believes_no_cached_page_of_the_log);
     RUN_TEST(whoever_is_stopped_inside_an_operation_holds_back_what_it_must);
+    RUN_TEST(a_verify_that_gets_no_descriptor_says_so);
     return UNITY_END();
 }
