@@ -116,14 +116,20 @@ void rf_snapshotter_leave(struct rf_actor *actor)
     RF_POINT("snapshot.left");
 }
 
+/* The log has grown enough since the last one. */
+static bool is_wanted(const struct rf_map *map)
+{
+    const struct rf_header *h = map->header;
+    uint64_t enough = PER_SIZE * LOAD(h->snapshot_size);
+    enough = enough < h->snapshot_bytes ? h->snapshot_bytes : enough;
+    return rf_log_position(map) - LOAD(h->snapshot_position) >= enough;
+}
+
 bool rf_snapshot_due(const struct rf_map *map)
 {
     const struct rf_header *h = map->header;
-    uint64_t taker = LOAD(h->snapshotter);
-    uint64_t enough = PER_SIZE * LOAD(h->snapshot_size);
-    enough = enough < h->snapshot_bytes ? h->snapshot_bytes : enough;
-    return h->sealing != 0 && LOAD(h->condemned) == 0 && may_replace(map, taker) &&
-           rf_log_position(map) - LOAD(h->snapshot_position) >= enough;
+    return h->sealing != 0 && LOAD(h->condemned) == 0 && may_replace(map, LOAD(h->snapshotter)) &&
+           is_wanted(map);
 }
 
 /* --- where replay begins --- */
@@ -170,8 +176,9 @@ uint32_t rf_snapshot_held_by(const struct rf_map *map)
     /* Whoever is not done though his epoch is on the disk already is slow, or stopped. */
     scan_descriptors(map, LOAD(map->header->durable) + 1, &holder);
     uint64_t taker = LOAD(map->header->snapshotter);
+    bool kept = taker >> 32 == RF_SNAPSHOTTER_KEPT;
     if (holder == UINT32_MAX && taker != 0 && !rf_id_gone(map, (uint32_t)taker) &&
-        is_late(taker, 2 * BUSY_NS)) {
+        (kept ? map->header->sealing != 0 && is_wanted(map) : is_late(taker, 2 * BUSY_NS))) {
         holder = rf_id_slot((uint32_t)taker);
     }
     return holder == UINT32_MAX || map->header->sealing == 0

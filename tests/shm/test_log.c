@@ -665,6 +665,29 @@ static void a_snapshotter_who_is_not_heard_of_is_named_and_replaced(void)
     rf_close(stopped);
 }
 
+/* Then the log grows until it has come to its end, or is killed. */
+static void who_takes_a_backup_is_named_when_the_next_snapshot_is_due(void)
+{
+    found(RF_NOWAIT);
+    vault.options.snapshot_bytes = 1u << 20;
+    store = vault_open_manual(&vault);
+    rf_store *keeper = vault_open_manual(&vault);
+    struct rf_actor *actor = &rf_handle_of(keeper)->actor;
+    vault_run(store, &vault, 1, 1, 2, RF_WAIT);
+    rf_lease lease = vault_lease(store, &vault, 1, 1);
+    RF_EXPECT(RF_OK, rf_snapshotter_enter(actor, &detail));
+    rf_snapshotter_keep(actor);
+    for (uint64_t n = 1; n <= 80; n++) {
+        TEST_ASSERT_TRUE(n > 40 || inspect().snapshot_held_by == 0);
+        rf_result result = {.durability = RF_WAIT};
+        RF_EXPECT(RF_OK, vault_step(store, &vault, &lease, n, n, RF_TOKEN_MAX, &result));
+    }
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), inspect().snapshot_held_by);
+    rf_snapshotter_leave(actor);
+    TEST_ASSERT_EQUAL_UINT32(0, inspect().snapshot_held_by);
+    rf_close(keeper);
+}
+
 /* Neither the snapshot that it begins with nor anybody who would like to take one changes that. */
 static void who_takes_a_backup_is_not_replaced_however_long_it_takes(void)
 {
@@ -1355,6 +1378,7 @@ int main(void)
     RUN_TEST(a_limit_of_file_sizes_does_not_end_the_log);
     RUN_TEST(a_snapshotter_who_is_not_heard_of_is_named_and_replaced);
     RUN_TEST(who_takes_a_backup_is_not_replaced_however_long_it_takes);
+    RUN_TEST(who_takes_a_backup_is_named_when_the_next_snapshot_is_due);
     RUN_TEST(what_the_dead_had_begun_goes_with_the_next_snapshot);
     RUN_TEST(a_damaged_batch_full_of_zeros_is_not_taken_for_the_end);
     RUN_TEST(a_barrier_fails_after_a_write_error_and_what_is_durable_stays_so);
