@@ -69,9 +69,11 @@ rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *deta
     }
     if (LOAD(h->log_short) != 0 && !ending) {
         rf_guardian_hurry(map); /* there may be room by now */
-        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOSPC,
-                         "the log of %.100s needs room on its disk; what is leased can be ended",
-                         map->directory);
+        return rf_refuse(
+            detail, RF_RESOURCE_EXHAUSTED, ENOSPC,
+            "the log of %.100s needs room on its disk; what is leased can be ended, with "
+            "a cursor of %u bytes or less",
+            map->directory, RF_SHORT_CURSOR);
     }
     /* Memory for what will be written; in the first round it may not be there yet. */
     if (end < ring) {

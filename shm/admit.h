@@ -16,11 +16,13 @@
 #define RF_LANE_UNASKED (4u * (uint64_t)RF_LANE_UNITS_MAX)
 /* Of log to end a lease, with a short cursor: a batch alone, and one that vouches for it. */
 #define RF_LEASE_BYTES (2u * RF_LOG_BLOCK)
+/* Key and token; a record with them fits into a block. */
+#define RF_SHORT_CURSOR (RF_LOG_BLOCK - 1024u)
 
 rf_status rf_log_admit_slow(struct rf_actor *actor, bool ending, rf_detail *detail);
 
 /* Before any lock is taken: the log takes another record, and the lane has room for one of any size.
- * RF_IO_ERROR, or RF_RESOURCE_EXHAUSTED unless it gives up a lease. */
+ * RF_IO_ERROR, or RF_RESOURCE_EXHAUSTED unless it gives up a lease (with a short cursor). */
 static inline rf_status rf_log_admit(struct rf_actor *actor, bool ending, rf_detail *detail)
 {
     const struct rf_header *h = actor->map->header;

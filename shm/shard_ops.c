@@ -174,6 +174,12 @@ rf_status rf_shm_acquire(rf_store *store, uint64_t now, const rf_tenant *tenant,
 
 /* --- operations of an owner --- */
 
+/* For those there is room on a full disk; with a long cursor it would be others' room. */
+static bool is_short(const rf_cursor *cursor)
+{
+    return cursor == NULL || cursor->key.len + cursor->token.len <= RF_SHORT_CURSOR;
+}
+
 /* What they have in common: an op id, a payload hash, a lease. */
 static rf_status open_leased(struct rf_op *op, struct rf_handle *h, const struct rf_call *call,
                              bool ending, rf_detail *detail)
@@ -221,7 +227,7 @@ rf_status rf_shm_complete(rf_store *store, uint64_t now, const rf_tenant *tenant
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint);
     call.hash = rf_hasher_complete(&h->actor.hasher, cursor);
-    rf_status status = open_leased(&op, h, &call, true, detail);
+    rf_status status = open_leased(&op, h, &call, is_short(cursor), detail);
     if (status == RF_OK) {
         status = rf_shard_complete(&op.view, &call, cursor, &op.step, detail);
     }
@@ -263,7 +269,7 @@ rf_status rf_shm_release(rf_store *store, uint64_t now, const rf_tenant *tenant,
     struct rf_call call = {.tenant = tenant, .now = now, .lease = lease, .op = op_id};
     rf_prefetch_rec(h->map, lease->slot_hint);
     call.hash = rf_hasher_release(&h->actor.hasher, cursor);
-    rf_status status = open_leased(&op, h, &call, true, detail);
+    rf_status status = open_leased(&op, h, &call, is_short(cursor), detail);
     if (status == RF_OK) {
         status = rf_shard_release(&op.view, &call, cursor, &op.step, detail);
     }

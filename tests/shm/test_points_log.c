@@ -1633,6 +1633,59 @@ static void what_is_leased_in_a_burst_can_be_ended_on_a_full_disk(void)
     play_on_small_disk(lease_all_there_are);
 }
 
+/* What they would take is the room of other leases. */
+static int end_with_long_cursors(void *argument)
+{
+    enum { LEASED = 200 };
+    static rf_lease leases[LEASED + 2];
+    static const uint8_t token[RF_TOKEN_MAX] = {5};
+    char hog[160], key[32];
+    rf_status status = RF_OK;
+    (void)argument;
+    if (!mount_small("size=48m")) {
+        return CANT_TEST;
+    }
+    rf_store *own = vault_open_manual(&vault);
+    vault_run(own, &vault, 1, 1, LEASED + 1, RF_WAIT);
+    for (uint64_t i = 1; i <= LEASED + 1; i++) {
+        leases[i] = vault_lease(own, &vault, 1, i);
+    }
+    complete_durably(own, &leases[LEASED + 1], 900);
+    hog_all_but(65536, hog);
+    for (uint64_t n = 1; status == RF_OK; n++) {
+        rf_result result = {.durability = RF_WAIT};
+        status = vault_step(own, &vault, &leases[1], n, n, 3000, &result);
+    }
+    CREW_CHECK(status == RF_RESOURCE_EXHAUSTED, "%s", rf_status_name(status));
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        const rf_cursor at = {.key = {key, (size_t)snprintf(key, sizeof(key), "s%08u-%010llu",
+                                                            (unsigned)i, 999999998ull)},
+                              .token = {token, sizeof(token)}};
+        rf_result result = {.durability = RF_WAIT};
+        uint64_t now = rf_now(own);
+        status = i % 2 == 0
+                     ? rf_complete(own, now, &vault.tenant, &leases[i], &at, 2000 + i, &result)
+                     : rf_release(own, now, &vault.tenant, &leases[i], &at, 2000 + i, &result);
+        CREW_CHECK(status == RF_RESOURCE_EXHAUSTED && result.detail.os_error == ENOSPC, "%s %s",
+                   rf_status_name(status), result.detail.where);
+        CREW_CHECK(strstr(result.detail.where, "3072 bytes or less") != NULL, "%s",
+                   result.detail.where);
+    }
+    for (uint64_t i = 1; i <= LEASED; i++) {
+        complete_durably(own, &leases[i], 1000 + i);
+    }
+    rf_close(own);
+    rf_destroy(vault.directory, NULL);
+    return 0;
+}
+
+static void long_cursors_do_not_take_the_room_of_leases_on_a_full_disk(void)
+{
+    vault_found(&vault, RF_WAIT);
+    vault.options.segment_bytes = 65536;
+    play_on_small_disk(end_with_long_cursors);
+}
+
 /* By hand: only those whose name has these letters in it. */
 #define PLAY(test)                                                                                 \
     do {                                                                                           \
@@ -1664,5 +1717,6 @@ int main(int argc, char **argv)
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
     PLAY(what_many_commit_without_waiting_has_its_room_on_a_full_disk);
     PLAY(what_is_leased_in_a_burst_can_be_ended_on_a_full_disk);
+    PLAY(long_cursors_do_not_take_the_room_of_leases_on_a_full_disk);
     return UNITY_END();
 }

@@ -513,7 +513,7 @@ typedef struct rf_options {
     uint64_t segment_bytes;   /* of one file of the log, a multiple of 4,096
                                * [16 MiB] 64 KiB to 4 GiB. Besides two of them, 8 KiB of log are
                                * made ready for every lease, so that a full disk can't keep it from
-                               * being ended: 8 GB for a million */
+                               * being ended (with a cursor of 3 KiB or less): 8 GB for a million */
     uint64_t snapshot_bytes; /* of log after which a snapshot is taken, or more: at least twice what
                                * the last one took, so that many shards cost no more
                                * [64 MiB] 64 KiB to 1 TiB */
