@@ -43,12 +43,12 @@ static inline void rf_log_granted(struct rf_actor *actor)
 }
 
 /* After a commit: what nobody waits for has to be written by somebody. No system call while some guardian is at
- * it and the lane is not filling up. The commit is seq_cst, so that a flusher who leaves sees it, or is seen to
- * have left. */
+ * it and the lane is not filling up. The commit and the look at the flusher are seq_cst, so that one who leaves sees the
+ * commit, or is seen to have left. */
 void rf_log_note_slow(struct rf_actor *actor);
 static inline void rf_log_note(struct rf_actor *actor)
 {
-    if (atomic_load_explicit(&actor->map->header->flusher, memory_order_relaxed) == 0 ||
+    if (atomic_load_explicit(&actor->map->header->flusher, memory_order_seq_cst) == 0 ||
         atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed) >= actor->lane_nudge) {
         rf_log_note_slow(actor);
     }

@@ -262,9 +262,12 @@ static void stop_flushing(struct rf_guardian *g)
     struct rf_header *h = g->map->header;
     uint64_t me = g->actor.id;
     rf_log_close(g->actor.logger, NULL);
-    /* seq_cst: who commits after this finds nobody at it; who did before is seen below. */
-    if (atomic_compare_exchange_strong(&h->flusher, &me, 0) &&
-        rf_log_activity(g->map) != g->activity) {
+    if (!atomic_compare_exchange_strong(&h->flusher, &me, 0)) {
+        return;
+    }
+    /* seq_cst, pairs with rf_log_note: who commits after this finds nobody at it; who did before is seen below. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (rf_log_activity(g->map) != g->activity) {
         uint64_t nobody = 0;
         atomic_compare_exchange_strong(&h->flusher, &nobody, g->actor.id);
     }
