@@ -770,6 +770,35 @@ static void io_uring_denied_by_a_profile(void)
         {SYS_io_uring_setup}, 1, EPERM, RF_DISK_PLAIN_DIRECT, "io_uring|not permitted|profile"});
 }
 
+/* The switch is the whole machine's, so it is shown to one process only; the error is the kernel's own. */
+static int work_with_the_switch(void *context)
+{
+    char file[] = "/tmp/ringfence-switch-XXXXXX";
+    int fd = mkstemp(file);
+    bool shown = fd >= 0 && write(fd, "2\n", 2) == 2 && unshare(CLONE_NEWNS) == 0 &&
+                 mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                 mount(file, "/proc/sys/kernel/io_uring_disabled", NULL, MS_BIND, NULL) == 0;
+    if (fd >= 0) {
+        close(fd);
+        unlink(file);
+    }
+    return shown ? work_with_refusal(context) : CANT_TEST;
+}
+
+static void io_uring_switched_off(void)
+{
+    struct refusal refusal = {{SYS_io_uring_setup},
+                              1,
+                              EPERM,
+                              RF_DISK_PLAIN_DIRECT,
+                              "io_uring|not permitted|kernel.io_uring_disabled to 0"};
+    int code = rf_hands_wait(rf_hands_send(work_with_the_switch, &refusal));
+    if (code == CANT_TEST) {
+        TEST_IGNORE_MESSAGE("needs root, for a mount of its own, and a kernel with the switch");
+    }
+    TEST_ASSERT_EQUAL(0, code);
+}
+
 static void io_uring_denied_with_eacces(void)
 {
     expect_with_refusal((struct refusal){
@@ -1280,6 +1309,7 @@ int main(void)
     RUN_TEST(descriptors_are_few_and_not_inherited_by_programs);
     RUN_TEST(signals_do_not_break_writes);
     RUN_TEST(io_uring_denied_by_a_profile);
+    RUN_TEST(io_uring_switched_off);
     RUN_TEST(io_uring_denied_with_eacces);
     RUN_TEST(io_uring_not_in_the_kernel);
     RUN_TEST(io_uring_without_memory);
