@@ -20,6 +20,7 @@
 #include <unity.h>
 
 #include "disk.h"
+#include "futex.h"
 #include "handle.h"
 #include "lane.h"
 #include "log.h"
@@ -1246,6 +1247,96 @@ static void an_epoch_that_was_lost_is_never_said_to_be_durable(void)
     CLAIM(rf_sync(judge, 0, &detail) == RF_OK, detail.where);
 }
 
+/* --- how many in flight --- */
+
+static struct rf_log_entry *held;
+static uint64_t open_at_sleep;
+
+static void let_it_go(const char *name)
+{
+    if (strcmp(name, "log.before_sleep") == 0 && open_at_sleep == 0) {
+        open_at_sleep = atomic_load(&header()->epoch);
+        atomic_store(&held->since, 0);
+    }
+}
+
+/* A batch is in somebody's hands. Whoever waits for the next one seals it if the last batches were of few lanes, and
+ * leaves it to gather records if they were of many. */
+static void few_lanes_have_more_batches_in_flight_than_many(void)
+{
+    static const uint64_t lanes[] = {1, 3, 7, 16, 64}; /* up to 4, 4, 2, 1, 1 in flight */
+    rf_detail detail = {0};
+    open_quiet_theatre();
+    rf_store *other = vault_open_manual(&vault);
+    rf_lease lease = vault_lease(judge, &vault, 1, 1);
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    for (unsigned i = 0; i < sizeof(lanes) / sizeof(lanes[0]); i++) {
+        uint64_t epoch = step_of_judge(&lease, 2 * i + 1, 0, RF_NOWAIT);
+        held = rf_entry_of(rf_handle_of(judge)->map, epoch);
+        TEST_ASSERT_EQUAL_UINT64(epoch, atomic_load(&header()->epoch));
+        atomic_store(&header()->epoch, epoch + 1);
+        atomic_store(&held->since, rf_monotonic_ns() + 3600 * RF_SECOND);
+        atomic_store(&held->writer, rf_entry_tag(epoch) << 32 | rf_handle_of(other)->actor.id);
+        uint64_t next = step_of_judge(&lease, 2 * i + 2, 0, RF_NOWAIT);
+        TEST_ASSERT_EQUAL_UINT64(epoch + 1, next);
+        atomic_store(&header()->log_lanes, lanes[i]);
+        open_at_sleep = 0;
+        rf_point_on_hit = let_it_go;
+        rf_status status = rf_sync(judge, next, &detail);
+        rf_point_on_hit = NULL;
+        CLAIM(status == RF_OK, detail.where);
+        TEST_ASSERT_EQUAL_UINT64(next + (lanes[i] < 16), open_at_sleep);
+        CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    }
+    rf_close(other);
+}
+
+/* --- whom it wakes --- */
+
+enum { SLEEPERS = 2, APART = 8 };
+
+static int sleep_for_an_epoch(void *argument)
+{
+    const uint64_t *ahead = argument;
+    rf_store *own = vault_open_manual(&vault);
+    const struct rf_map *map = rf_handle_of(own)->map;
+    uint64_t durable = atomic_load(&map->header->durable), epoch = durable + 1 + *ahead;
+    struct account *mine = &play->accounts[*ahead != 0];
+    atomic_store(&mine->count, 1);
+    int error = rf_futex_wait_low(&map->header->durable, durable, 1u << (epoch % 32),
+                                  rf_monotonic_ns() + PATIENCE_MS * 1000000ull);
+    atomic_store(&mine->count, 2);
+    CREW_CHECK(error == 0, "not woken: %d", error);
+    _exit(0);
+}
+
+static void who_waits_for_a_later_epoch_is_not_woken(void)
+{
+    rf_detail detail = {0};
+    uint64_t ahead[SLEEPERS] = {0, APART};
+    pid_t pids[SLEEPERS];
+    open_quiet_theatre();
+    rf_lease lease = vault_lease(judge, &vault, 1, 1);
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    for (unsigned i = 0; i < SLEEPERS; i++) {
+        pids[i] = crew_start(sleep_for_an_epoch, &ahead[i]);
+        uint64_t until = rf_monotonic_ns() + PATIENCE_MS * 1000000ull;
+        while ((atomic_load(&play->accounts[i].count) == 0 || !crew_asleep(pids[i])) &&
+               rf_monotonic_ns() < until) {
+            usleep(1000);
+        }
+    }
+    uint64_t epoch = step_of_judge(&lease, 1, 0, RF_NOWAIT), durable = rf_durable(judge);
+    TEST_ASSERT_EQUAL_UINT64(durable + 1, epoch);
+    CLAIM(rf_sync(judge, epoch, &detail) == RF_OK, detail.where);
+    CLAIM(rf_durable(judge) < epoch + APART, "further than it was to go");
+    TEST_ASSERT_EQUAL(0, crew_join(pids[0], PATIENCE_MS));
+    usleep(20000); /* for one who was woken as well to say so */
+    CLAIM(atomic_load(&play->accounts[1].count) == 1, "woken for another's epoch");
+    rf_futex_wake_low(&header()->durable, INT32_MAX, 1u << ((epoch + APART) % 32));
+    TEST_ASSERT_EQUAL(0, crew_join(pids[1], PATIENCE_MS));
+}
+
 /* --- a full disk --- */
 
 static int fill_a_disk(void *argument)
@@ -1713,6 +1804,8 @@ int main(int argc, char **argv)
     PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
     PLAY(a_segment_whose_name_was_not_made_durable_ends_the_log);
     PLAY(an_epoch_that_was_lost_is_never_said_to_be_durable);
+    PLAY(few_lanes_have_more_batches_in_flight_than_many);
+    PLAY(who_waits_for_a_later_epoch_is_not_woken);
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
     PLAY(what_many_commit_without_waiting_has_its_room_on_a_full_disk);
