@@ -763,7 +763,8 @@ RF_API rf_status rf_snapshot(rf_store *store, rf_detail *detail);
  * are forgotten, and work is done again. Its fences go on above those of the next 4096 cold opens of the store, so a
  * resource that remembers fences refuses those who still hold old leases. That does not hold between two stores that
  * are opened from the same backup, nor if the store goes on beside its copy: run only one of them, and take a new backup of
- * what you have restored. */
+ * what you have restored. Nor does it know of epochs that the store told after the backup: rf_sync may say of one that
+ * it is durable. */
 RF_API rf_status rf_backup(rf_store *store, const char *directory, rf_detail *detail);
 
 /* One difference that rf_verify found, in words without a byte of a key. */
