@@ -96,27 +96,35 @@ run_case() {
     "case_$1"
 }
 
+# Cases wait more than they compute, so some run at once; their results come in order.
 run_cases() {
-    local name=${0##*/} cases=0 failures=0 ignored=0 log code one
+    local name=${0##*/} cases=() failures=0 ignored=0 logs log code i
     name=${name%.sh}
-    for one in $(declare -F | awk '$3 ~ /^case_/ { print substr($3, 6) }'); do
-        cases=$((cases + 1))
-        code=0
-        log=$(bash "$0" "$program" "$one" 2>&1) || code=$?
+    mapfile -t cases < <(declare -F | awk '$3 ~ /^case_/ { print substr($3, 6) }')
+    logs=$(mktemp -d)
+    for i in "${!cases[@]}"; do
+        while [ "$(jobs -pr | wc -l)" -ge $((2 * $(nproc))) ]; do wait -n; done
+        { bash "$0" "$program" "${cases[i]}" >"$logs/$i" 2>&1; echo $? >"$logs/$i.code"; } &
+    done
+    wait
+    for i in "${!cases[@]}"; do
+        log=$(tr -d '\0' <"$logs/$i")
+        code=$(cat "$logs/$i.code")
         if [ "$code" = 0 ]; then
-            say "$name:$one:PASS"
+            say "$name:${cases[i]}:PASS"
             grep '^INFO' <<<"$log"
         elif [ "$code" = $skipped_code ]; then
             ignored=$((ignored + 1))
-            say "$name:$one:IGNORE: ${log##*SKIPPED: }"
+            say "$name:${cases[i]}:IGNORE: ${log##*SKIPPED: }"
         else
             failures=$((failures + 1))
-            say "$name:$one:FAIL"
+            say "$name:${cases[i]}:FAIL"
             printf '%s\n' "$log" | tail -n 60
         fi
     done
+    rm -r "$logs"
     say
-    say "$cases Tests $failures Failures $ignored Ignored"
+    say "${#cases[@]} Tests $failures Failures $ignored Ignored"
     [ "$failures" = 0 ]
 }
 
