@@ -327,17 +327,19 @@ case_the_longest_times_are_for_ever() {
     local longest=18446744073709551615ns
     expect 0 ringfence work "$store" 1 --workers 1 --timeout $longest --retries 0 --quiet -- sleep 0.1
     same "$(run_field done)" 1
-    # No command is quick enough to have its trap when it is told to end; so it is asked for by the one that has it.
     one 2
-    expect 1 ringfence work "$store" 2 --workers 1 --timeout 500ms --grace $longest --retries 0 -- \
-        sh -c 'trap "sleep 0.2; exit 0" TERM; while :; do sleep 0.05; done'
-    has "$err" "shard 1 is parked: the command ended with 0, it took too long"
+    ringfence work "$store" 2 --workers 1 --grace $longest --quiet -- \
+        sh -c 'trap "sleep 0.2; touch '"$work/ended"'; exit 0" TERM; touch '"$work/begun"'; while :; do sleep 0.02; done' &
+    eventually test -e "$work/begun"
+    kill -TERM $!
+    wait $! || true
+    [ -e "$work/ended" ] || fail "it was not given any time"
 }
 
 case_a_command_that_ends_well_when_it_is_told_to_end_is_not_done() {
     begin_one
     # It takes too long, and goes with 0 when it is asked to.
-    expect 1 ringfence work "$store" 1 --workers 1 --timeout 500ms --retries 0 -- sh -c 'trap "exit 0" TERM; sleep 30 & wait'
+    expect 1 ringfence work "$store" 1 --workers 1 --timeout 2s --retries 0 -- sh -c 'trap "exit 0" TERM; sleep 30 & wait'
     has "$err" "shard 1 is parked: the command ended with 0, it took too long" "0 of 1 shards done, 1 parked"
     ringfence shard unpark "$store" 1 1
     ringfence work "$store" 1 --workers 1 -- bash -c 'trap "exit 0" TERM; echo $$ >'"$work"'/pid.$RINGFENCE_SHARD; sleep 30 & wait' 2>"$work/log" &
