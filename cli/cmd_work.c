@@ -763,6 +763,10 @@ static int run_work(struct cli *cli)
     static struct work work;
     static struct supervisor s;
     const char *place = getenv("RINGFENCE_BOARD");
+    const char *tenant = arg_text(&cli->args, "tenant", NULL);
+    if (tenant != NULL) {
+        setenv("RINGFENCE_TENANT", tenant, 1); /* commands speak for it as well */
+    }
     int code = read_work(cli, &work);
     if (code != EXIT_DONE || place != NULL) {
         return code != EXIT_DONE ? code : join_board(&work, place);

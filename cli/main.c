@@ -97,16 +97,12 @@ static int check_words(const struct command *c, const struct args *args)
     return EXIT_DONE;
 }
 
-/* Whom --tenant names is whom the commands that `work` starts speak for as well. */
 static int read_tenant(struct cli *cli)
 {
     const char *said = arg_text(&cli->args, "tenant", NULL), *set = getenv("RINGFENCE_TENANT");
     if (said != NULL && said[0] == 0) {
         return cli_fail(EXIT_USAGE,
                         "--tenant is empty; leave it out for the tenant called default");
-    }
-    if (said != NULL) {
-        setenv("RINGFENCE_TENANT", said, 1);
     }
     const char *name = said != NULL ? said : set != NULL && set[0] != 0 ? set : "default";
     rf_tenant_from_name(name, &cli->tenant);
