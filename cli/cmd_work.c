@@ -455,7 +455,8 @@ static void stop_for_good(struct supervisor *s)
             tell(s, "standard %s can't be written: %s", streams[i], strerror(error));
         }
     }
-    s->trouble = s->trouble != EXIT_DONE ? s->trouble : EXIT_INCOMPLETE;
+    int code = atomic_load(&s->board->trouble);
+    s->trouble = s->trouble != EXIT_DONE ? s->trouble : code != EXIT_DONE ? code : EXIT_INCOMPLETE;
     stop_commands(s);
 }
 

@@ -49,6 +49,7 @@ struct board {
     _Atomic uint64_t parked;
     _Atomic uint64_t lost; /* leases */
     _Atomic uint64_t released;
+    _Atomic int trouble; /* exit code of a worker that can't go on; 0: of none, or it has none */
     _Atomic uint32_t joblog_lost; /* lines could not be written into it */
     _Atomic int lost_output[2]; /* errno with which stdout, stderr could not be written; 0: none */
     pthread_mutex_t output;     /* robust: held by whoever prints */

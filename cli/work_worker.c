@@ -1004,6 +1004,7 @@ static int claim_loop(struct worker *w)
             char why[256];
             rf_explain(status, &result.detail, why, sizeof(why));
             say(w, "worker %" PRIu32 ": %s", w->number + 1, why);
+            atomic_store(&w->board->trouble, (int)exit_of(status));
             return WORKER_FATAL;
         }
         }
@@ -1076,6 +1077,7 @@ int work_as_worker(struct work *work, uint32_t number)
     rf_run_info info;
     int code = open_to_work(work->cli, work->store_name, &w.store);
     if (code != EXIT_DONE) {
+        atomic_store(&work->board->trouble, code);
         return WORKER_FATAL;
     }
     if (work->joblog != NULL) {
@@ -1090,10 +1092,14 @@ int work_as_worker(struct work *work, uint32_t number)
         w.look_ns = info.config.lease_duration / 10 + RF_MILLISECOND;
     }
     int result = WORKER_FATAL;
-    if (open_session(&w) == RF_OK) {
+    rf_status status = open_session(&w);
+    if (status == RF_OK) {
         atomic_store(&w.seat->state, SEAT_IDLE);
         result = claim_loop(&w);
         rf_session_destroy(w.session);
+    } else {
+        atomic_store(&work->board->trouble,
+                     cli_refuse(status, NULL, 0, "worker %" PRIu32, number + 1));
     }
     rf_close(w.store);
     ring_bell(work);

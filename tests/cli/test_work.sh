@@ -369,6 +369,16 @@ case_a_command_that_can_not_be_started_stops_everything() {
     same "$(wc -l <<<"$out")" 16
 }
 
+case_workers_that_find_no_room_end_the_farm_with_what_is_in_the_way() {
+    ringfence init --volatile "$store" --max-members 6
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 10 ringfence work "$store" 1 --workers 16 -- sleep 60
+    has "$err" "member slots are in use"
+    same "$(run_field done)" 0
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+}
+
 case_halt_soon_and_now() {
     begin
     # Whoever comes after the one that fails goes on until it is said, so that it does not matter how soon that is.
