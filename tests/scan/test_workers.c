@@ -102,17 +102,21 @@ static void kills_change_nothing(void)
 {
     uint64_t seed = trial_number("RF_SEED", 5);
     struct rf_prng prng = {seed};
-    unsigned rounds = getenv("RF_SOAK") != NULL ? 60 : 2, kills = 0;
+    static const unsigned workers[] = {1, 2, 8};
+    unsigned rounds = getenv("RF_SOAK") != NULL ? 60 : 3, kills = 0;
     for (unsigned round = 0; round < rounds; round++) {
-        pid_t scan = trial_start(
-            &trial, RF_SCAN_SLOW ? "-j4 --rate 800K --chunk 16384 --restarts 1000 --retries 100000"
-                                 : "-j4 --rate 3M --chunk 16384 --restarts 1000 --retries 100000");
+        char arguments[128];
+        snprintf(arguments, sizeof(arguments),
+                 "-j%u --rate %s --chunk 16384 --restarts 1000 --retries 100000",
+                 workers[round % 3], RF_SCAN_SLOW ? "800K" : "3M");
+        pid_t scan = trial_start(&trial, arguments);
         for (siginfo_t info = {0};
              waitid(P_PID, (id_t)scan, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
              info.si_pid == 0;) {
             trial_sleep_ms(RF_SCAN_SLOW ? 100 + rf_prng_below(&prng, 200)
                                         : 10 + rf_prng_below(&prng, 60));
-            kills += kill_some(scan, &prng, 25);
+            kills +=
+                kill_some(scan, &prng, round % 3 == 0 ? 10 : 25); /* one worker: it has to get on */
         }
         TEST_ASSERT_EQUAL_INT(1, trial_wait(scan));
         same_findings();
