@@ -536,14 +536,14 @@ int main(int argc, char **argv)
                         .shrink = true};
     program = argv[0];
     parse(argc, argv, &o);
-    struct sim_report *runs = calloc(o.runs, sizeof(*runs));
-    if (runs == NULL) {
-        return 2;
-    }
     if (o.runs != 1 && (o.events != NULL || o.trace != NULL || o.steps != NULL)) {
         refuse("only for one seed:", "--events, --trace, --steps");
     }
     check_steps(&o);
+    struct sim_report *runs = calloc(o.runs, sizeof(*runs));
+    if (runs == NULL) {
+        return 2;
+    }
     points_share();
     uint64_t begun = wall_ms(), shown = begun;
     int ends[2];
