@@ -10,6 +10,7 @@
 #include "hold.h"
 #include "log.h"
 #include "member.h"
+#include "pages.h"
 #include "reap.h"
 #include "renew.h"
 #include "snapshot.h"
@@ -21,6 +22,7 @@
 #define RETRY_NS_MIN    50000ull
 #define FLUSHER_LATE_NS 500000000ull
 #define ASIDE_NS        1000000000ull
+#define GROWN_NS        1000000000ull
 /* After a snapshot that failed: doubled each time. */
 #define SNAPSHOT_PAUSE_MIN 1000000000ull
 #define SNAPSHOT_PAUSE_MAX 64000000000ull
@@ -42,6 +44,7 @@ struct chore {
     struct rf_guardian *guardian;
     struct rf_logger *logger;
     void (*work)(struct chore *chore);
+    bool writes; /* to the log: it needs a logger */
     bool started;
     _Atomic bool over;
 };
@@ -59,6 +62,8 @@ struct rf_guardian {
     uint64_t busy_ns;
     struct rf_robust *robust;
     struct rf_actor actor;
+    struct chore pages;
+    uint64_t grown_at; /* since when large pages can be had for something; 0: never. monotonic */
     /* with a log */
     struct chore room;
     struct chore snapshot;
@@ -185,12 +190,12 @@ static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_w
     return n;
 }
 
-/* --- the log --- */
+/* --- chores --- */
 
 static void *chore_main(void *argument)
 {
     struct chore *c = argument;
-    if (c->logger != NULL ||
+    if (!c->writes || c->logger != NULL ||
         rf_logger_make(c->guardian->map, c->guardian->actor.id, &c->logger, NULL) == RF_OK) {
         c->work(c);
     }
@@ -206,17 +211,44 @@ static void end_chore(struct chore *c)
     }
 }
 
-static void start_chore(struct rf_guardian *g, struct chore *c, void (*work)(struct chore *))
+static void start_chore(struct rf_guardian *g, struct chore *c, bool writes,
+                        void (*work)(struct chore *))
 {
     if (c->started && !atomic_load_explicit(&c->over, memory_order_acquire)) {
         return;
     }
     end_chore(c);
     c->guardian = g;
+    c->writes = writes;
     c->work = work;
     atomic_store(&c->over, false);
     c->started = pthread_create(&c->thread, NULL, chore_main, c) == 0;
 }
+
+static void enlarge_pages(struct chore *c)
+{
+    rf_pages_enlarge(c->guardian->map);
+}
+
+/* Not at once: who only comes to make a run, and leaves, would wait for it. Returns when to come back. */
+static uint64_t tend_pages(struct rf_guardian *g)
+{
+    uint64_t now = rf_monotonic_ns();
+    if (!rf_pages_due(g->map)) {
+        g->grown_at = 0;
+        return UINT64_MAX;
+    }
+    if (g->grown_at == 0) {
+        g->grown_at = now;
+    }
+    if (now < g->grown_at + GROWN_NS) {
+        return g->grown_at + GROWN_NS;
+    }
+    start_chore(g, &g->pages, false, enlarge_pages);
+    return UINT64_MAX;
+}
+
+/* --- the log --- */
 
 static void make_room(struct chore *c)
 {
@@ -285,7 +317,7 @@ static uint64_t tend_log(struct rf_guardian *g)
     }
     if (atomic_load(&h->log_short) != 0) {
         /* Nothing comes any more that would have to be flushed. */
-        start_chore(g, &g->room, make_room);
+        start_chore(g, &g->room, true, make_room);
     }
     if (now < g->aside_until) {
         return g->aside_until;
@@ -315,10 +347,10 @@ static uint64_t tend_log(struct rf_guardian *g)
     g->activity = activity;
     g->tick_at = rf_monotonic_ns() + h->flush_ns / 2;
     if (rf_log_needs_room(map)) {
-        start_chore(g, &g->room, make_room);
+        start_chore(g, &g->room, true, make_room);
     }
     if (rf_snapshot_due(map) && now >= atomic_load(&g->snapshot_at)) {
-        start_chore(g, &g->snapshot, take_snapshot);
+        start_chore(g, &g->snapshot, true, take_snapshot);
     }
     return atomic_load(&h->flusher) == g->actor.id ? g->tick_at : UINT64_MAX;
 }
@@ -331,15 +363,20 @@ static rf_status begin_log(struct rf_guardian *g, rf_detail *detail)
     return rf_logger_make(g->map, g->actor.id, &g->actor.logger, detail);
 }
 
+static void end_chores(struct rf_guardian *g)
+{
+    atomic_store(&g->map->closing, true);
+    end_chore(&g->pages);
+    end_chore(&g->room);
+    end_chore(&g->snapshot);
+    atomic_store(&g->map->closing, false);
+}
+
 static void end_log(struct rf_guardian *g)
 {
     if (g->actor.logger == NULL) {
         return;
     }
-    atomic_store(&g->map->closing, true);
-    end_chore(&g->room);
-    end_chore(&g->snapshot);
-    atomic_store(&g->map->closing, false);
     if (rf_log_wait(g->actor.logger, rf_log_last(g->map), NULL) == RF_OK) {
         rf_log_close(g->actor.logger, NULL);
     }
@@ -375,6 +412,8 @@ static void guard(struct rf_guardian *g)
             uint64_t tick = tend_log(g);
             due = tick < due ? tick : due;
         }
+        uint64_t grown = tend_pages(g);
+        due = grown < due ? grown : due;
         uint32_t words = build_watch(g, poke, watch);
         if (words == 0 && clean && may_settle) {
             continue;
@@ -412,6 +451,7 @@ static void *guardian_main(void *argument)
     pthread_mutex_unlock(&g->lock);
     if (status == RF_OK) {
         guard(g);
+        end_chores(g);
         end_log(g);
         rf_member_leave(g->map, g->robust, slot);
     }

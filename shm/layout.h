@@ -424,6 +424,7 @@ struct rf_header {
     rf_word32 slab_hint[RF_SLAB_CLASSES];
     rf_word32 index_overflow;  /* set before the first cell goes to a third or fourth bucket */
     rf_word64 holds_looked_at; /* when somebody last looked who holds what, monotonic ns */
+    rf_word64 enlarged;        /* pieces for which somebody has asked for large pages (pages.h) */
 
     /* What every logged operation looks at. */
     rf_word32 condemned RF_ALIGNED(RF_LINE); /* errno + 1: a write failed, memory and disk differ */

@@ -18,6 +18,7 @@
 
 #include "futex.h"
 #include "log_entry.h"
+#include "pages.h"
 #include "point.h"
 #include "recover.h"
 #include "snapshot.h"
@@ -1031,9 +1032,8 @@ static rf_status map_region(struct site *site, bool read_only, struct rf_map **o
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
     }
     int protection = read_only ? PROT_READ : PROT_READ | PROT_WRITE;
-    map->base =
-        mmap(NULL, (size_t)st.st_size, protection, MAP_SHARED | MAP_NORESERVE, site->region_fd, 0);
-    if (map->base == MAP_FAILED) {
+    map->base = rf_pages_map(site->region_fd, (uint64_t)st.st_size, protection);
+    if (map->base == NULL) {
         int error = errno;
         free(map);
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, error, "mapping %.110s", site->region_path);
