@@ -1007,3 +1007,9 @@ void rf_disk_sweep_temporary(struct rf_disk *disk)
     }
     closedir(listing);
 }
+
+rf_status rf_disk_sync_removals(struct rf_disk *disk, rf_detail *detail)
+{
+    int error = sync_directory(disk);
+    return error == 0 ? RF_OK : rf_disk_error(detail, error, "removing", "files");
+}

@@ -125,6 +125,8 @@ void rf_disk_sweep_left(struct rf_disk *disk, const char *prefix, rf_disk_is_ove
                         const void *context);
 /* Removes all temporary files; only while nobody else is attached. */
 void rf_disk_sweep_temporary(struct rf_disk *disk);
+/* What was removed so far stays removed. (Whatever gets a name here is durable when the call returns.) */
+rf_status rf_disk_sync_removals(struct rf_disk *disk, rf_detail *detail);
 
 /* --- tracing, in the library with injection points only --- */
 

@@ -1310,7 +1310,8 @@ static void remove_snapshot(void *context, uint64_t epoch)
     }
 }
 
-/* The store file goes first: whatever is left after a kill is refused, never opened as a part. */
+/* The store file goes first, durably: whatever is left after a kill or a power cut is refused, never opened as a
+ * part. */
 static rf_status remove_files(struct site *site, rf_detail *detail)
 {
     struct rf_disk *disk;
@@ -1323,14 +1324,21 @@ static rf_status remove_files(struct site *site, rf_detail *detail)
         status = rf_file_remove(disk, rf_store_file_names[i], detail);
     }
     if (status == RF_OK) {
+        status = rf_disk_sync_removals(disk, detail);
+    }
+    if (status == RF_OK) {
         status = rf_disk_list(disk, "log.", remove_segment, &r, detail);
     }
     if (status == RF_OK) {
         status = rf_disk_list(disk, RF_SNAPSHOT_PREFIX, remove_snapshot, &r, detail);
     }
+    status = status == RF_OK ? r.status : status;
     rf_disk_sweep_temporary(disk);
+    if (status == RF_OK) {
+        status = rf_disk_sync_removals(disk, detail);
+    }
     rf_disk_close(disk);
-    return status == RF_OK ? r.status : status;
+    return status;
 }
 
 /* Asked before anything is removed: a store whose region is gone and whose files stay has lost what only

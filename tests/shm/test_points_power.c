@@ -1393,6 +1393,64 @@ static void some_are_killed_and_then_the_power_is_cut(void)
     TEST_ASSERT_TRUE(killed != 0);
 }
 
+/* --- destroyed --- */
+
+/* A store that was being destroyed is there as it was, or it is none. */
+static const char *judge_remains(uint32_t cut, bool *whole)
+{
+    rf_options options = options_of(true);
+    rf_store *store;
+    rf_detail detail = {0};
+    const char *reason = NULL;
+    char lock[100];
+    snprintf(lock, sizeof(lock), "%s/lock", world.image);
+    int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    TEST_ASSERT_TRUE(fd >= 0 && close(fd) == 0);
+    options.create = false;
+    unlink(world.region);
+    rf_status status = rf_open(world.image, &options, &store, &detail);
+    *whole = status == RF_OK;
+    if (status == RF_OK) {
+        char *state = state_of(store);
+        reason = judge_state(state, cut);
+        free(state);
+        rf_close(store);
+    } else if (status != RF_NOT_FOUND && strstr(detail.where, "or destroy the store") == NULL) {
+        reason = blame("refused: %s", rf_shop_sentence(status, &detail));
+    }
+    return reason;
+}
+
+static void a_store_that_is_destroyed_is_whole_or_none(void)
+{
+    uint64_t seed = rf_env_number("RF_SEED", 12), judged = 0;
+    unsigned whole = 0;
+    bool is_whole = true;
+    rf_detail detail = {0};
+    world.segment_bytes = 64u << 10;
+    live(seed, 1, 60, RF_WAIT);
+    rf_disk_trace = rf_simdisk_trace;
+    close_world();
+    uint32_t since = rf_simdisk_cuts();
+    RF_EXPECT(RF_OK, rf_destroy(world.directory, &detail));
+    rf_disk_trace = NULL;
+    for (uint32_t cut = since; cut <= rf_simdisk_cuts(); cut++) {
+        for (uint64_t i = 0;
+             rf_simdisk_matters(cut) && rf_simdisk_next(cut, i, 100, seed, world.image); i++) {
+            const char *reason = judge_remains(cut, &is_whole);
+            judged++;
+            whole += is_whole;
+            if (reason != NULL) {
+                printf("  cut %" PRIu32 ", after %s\n", cut, rf_simdisk_words(cut - 1));
+                TEST_FAIL_MESSAGE(reason);
+            }
+        }
+    }
+    printf("  %" PRIu64 " images, %u of them whole\n", judged, whole);
+    TEST_ASSERT_TRUE(whole != 0 && whole < judged);
+    TEST_ASSERT_FALSE_MESSAGE(is_whole, "it came back");
+}
+
 /* --- for long --- */
 
 static void a_random_world(uint64_t seed)
@@ -1444,6 +1502,7 @@ int main(void)
     RUN_TEST(processes_at_once_cut_everywhere);
     RUN_TEST(some_are_killed_and_then_the_power_is_cut);
     RUN_TEST(what_a_cold_open_found_is_durable);
+    RUN_TEST(a_store_that_is_destroyed_is_whole_or_none);
     RUN_TEST(and_on_and_on);
     return UNITY_END();
 }
