@@ -17,6 +17,7 @@
 #include <blake3.h>
 
 #include "disk_internal.h"
+#include "formats.h"
 #include "point.h"
 
 #define OPEN_FLAGS   (O_CLOEXEC | O_NOFOLLOW | O_NOCTTY)
@@ -637,9 +638,7 @@ static rf_status judge_header(const struct rf_disk *disk, const uint8_t *block, 
         return rf_refuse(detail, RF_CORRUPT, 0, "the header of %s is damaged", name);
     }
     if (h.format != RF_LOG_FORMAT) {
-        return rf_refuse(detail, RF_VERSION_MISMATCH, 0,
-                         "%s has log format %" PRIu32 ", this library reads and writes %" PRIu32,
-                         name, h.format, RF_LOG_FORMAT);
+        return rf_refuse_format(RF_FORMAT_LOG, h.format, name, detail);
     }
     if (h.number != number) {
         return rf_refuse(detail, RF_CORRUPT, 0, "%s holds the segment %" PRIu64, name, h.number);

@@ -158,9 +158,6 @@ static void take_segment(void *context, uint64_t number)
     r->status = rf_segment_header_read(r->disk, number, &header, &found);
     if (r->status == RF_CORRUPT) {
         r->status = add_bad(r, number, false);
-    } else if (r->status == RF_VERSION_MISMATCH) {
-        rf_refuse(r->detail, r->status, 0,
-                  "%.120s: use the ringfence that wrote it, or a later one", found.where);
     } else if (r->status != RF_OK) {
         rf_refuse(r->detail, r->status, found.os_error, "%s", found.where);
     } else if (memcmp(header.store_id, r->store_id, sizeof(header.store_id)) != 0) {

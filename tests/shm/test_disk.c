@@ -302,7 +302,12 @@ static void headers_of_others_are_refused_by_what_they_say(void)
     header.format = RF_LOG_FORMAT + 1;
     plant_header(&header);
     RF_EXPECT(RF_VERSION_MISMATCH, rf_segment_header_read(disk, 0, &read, &detail));
-    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "log.0000000000000000|format 2|1");
+    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail,
+                         "log.0000000000000000|log format 2, ringfence 0.1.0 reads 1|later one");
+    header.format = RF_LOG_FORMAT - 1;
+    plant_header(&header);
+    RF_EXPECT(RF_VERSION_MISMATCH, rf_segment_header_read(disk, 0, &read, &detail));
+    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "log.0000000000000000|never released");
 
     header = header_of(4, TINY);
     plant_header(&header);

@@ -689,7 +689,8 @@ static void what_can_not_be_opened_is_said_and_left_alone(void)
     rf_disk_close(disk);
     close(dir);
     RF_EXPECT(RF_VERSION_MISMATCH, open_with(true, false));
-    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail, "format 2|1");
+    rf_shop_expect_words(RF_VERSION_MISMATCH, &detail,
+                         "log format 2, ringfence 0.1.0 reads 1: use the later one");
     TEST_ASSERT_EQUAL(0, rename(in_store("aside"), in_store("log.0000000000000000")));
 
     /* the log */
