@@ -93,8 +93,7 @@ rf_status rf_log_write_begin(struct rf_disk *disk, uint64_t position, const void
 /* The next completion: true, with its tag and 0 or an errno. wait: sleeps until there is one; false if
  * nothing is in flight. !wait: false if none is there yet. */
 bool rf_log_write_next(struct rf_disk *disk, bool wait, uint64_t *tag, int *error);
-/* Both at once, for whoever has nothing else in flight (RF_BUSY otherwise). It is one system call, which
- * is a little faster than a ring with one write in it. */
+/* Both at once, for whoever has nothing else in flight (RF_BUSY otherwise). */
 rf_status rf_log_write(struct rf_disk *disk, uint64_t position, const void *from, size_t len,
                        rf_detail *detail);
 
