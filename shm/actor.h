@@ -31,7 +31,7 @@ struct rf_actor {
 
     /* With a log only. */
     struct rf_logger *logger;
-    uint64_t lane_limit; /* up to here the lane may be written without asking (rf_log_admit) */
+    uint64_t lane_limit; /* below it records begin without asking (rf_log_admit); 0 at first */
     uint64_t lane_nudge; /* from here on the guardian is told to hurry */
     struct rf_lane_mark marks[RF_LANE_MARKS];
 

@@ -27,7 +27,7 @@ static inline rf_status rf_log_admit(struct rf_actor *actor, bool ending, rf_det
 {
     const struct rf_header *h = actor->map->header;
     if (h->sealing == 0 ||
-        (atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed) <= actor->lane_limit &&
+        (atomic_load_explicit(&actor->me->lane.end, memory_order_relaxed) < actor->lane_limit &&
          atomic_load_explicit(&h->condemned, memory_order_relaxed) == 0 &&
          atomic_load_explicit(&h->log_short, memory_order_relaxed) == 0)) {
         return RF_OK;

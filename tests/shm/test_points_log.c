@@ -1502,7 +1502,8 @@ static void complete_durably(rf_store *own, const rf_lease *lease, uint64_t op)
 }
 
 /* Shards with this much metadata each, from this id on. */
-static rf_status add_heavy(rf_store *own, uint64_t first, uint32_t count, rf_result *result)
+static rf_status add_heavy(rf_store *own, uint64_t first, uint32_t count, rf_durability how,
+                           rf_result *result)
 {
     static const uint8_t metadata[RF_METADATA_MAX] = {7};
     rf_shard_input *inputs = calloc(count, sizeof(*inputs));
@@ -1514,7 +1515,7 @@ static rf_status add_heavy(rf_store *own, uint64_t first, uint32_t count, rf_res
         inputs[i] = rf_input_of(first + i, keys[i], keys[i + 1]);
         inputs[i].spec.metadata = rf_bytes_of(metadata, sizeof(metadata));
     }
-    *result = (rf_result){.durability = RF_WAIT};
+    *result = (rf_result){.durability = how};
     rf_status status =
         rf_add_shards(own, rf_now(own), &vault.tenant, 1, inputs, count, first, result);
     free(inputs);
@@ -1543,7 +1544,7 @@ static int add_too_much(void *argument)
     complete_durably(own, &leases[LEASED], 900); /* what is wanted for them has been made */
     hog_all_but(4u << 20, hog);
     CREW_CHECK(rf_get_run(own, &vault.tenant, 1, &before, &detail) == RF_OK, "%s", detail.where);
-    rf_status status = add_heavy(own, 5000, ADDED, &result);
+    rf_status status = add_heavy(own, 5000, ADDED, RF_WAIT, &result);
     CREW_CHECK(status == RF_RESOURCE_EXHAUSTED && result.detail.os_error == ENOSPC, "%s %s",
                rf_status_name(status), result.detail.where);
     CREW_CHECK(rf_get_run(own, &vault.tenant, 1, &after, &detail) == RF_OK, "%s", detail.where);
@@ -1559,7 +1560,7 @@ static int add_too_much(void *argument)
     unlink(hog);
     uint64_t until = crew_ns() + PATIENCE_MS * 1000000ull;
     do {
-        status = add_heavy(own, 5000, ADDED, &result);
+        status = add_heavy(own, 5000, ADDED, RF_WAIT, &result);
         usleep(1000);
     } while (status == RF_RESOURCE_EXHAUSTED && crew_ns() < until);
     CREW_CHECK(status == RF_OK, "there is room again: %s %s", rf_status_name(status),
@@ -1667,6 +1668,53 @@ static void what_many_commit_without_waiting_has_its_room_on_a_full_disk(void)
     vault_found(&vault, RF_NOWAIT);
     vault.options.segment_bytes = 65536;
     play_on_small_disk(burst);
+}
+
+/* Each has done nothing before, so nobody has made room for what it does. */
+static int begin_with_much(void *argument)
+{
+    enum { HANDLES = 24, LANE = 1 << 20 };
+    rf_store *stores[HANDLES];
+    rf_detail detail = {0};
+    uint64_t last = 0;
+    unsigned refused = 0;
+    char hog[160];
+    (void)argument;
+    if (!mount_small("size=48m")) {
+        return CANT_TEST;
+    }
+    vault_small_lanes(&vault, LANE);
+    rf_store *own = vault_open_manual(&vault);
+    vault_run(own, &vault, 1, 1, 1, RF_WAIT);
+    rf_lease lease = vault_lease(own, &vault, 1, 1);
+    CREW_CHECK(rf_barrier(own, &detail) == RF_OK, "%s", detail.where);
+    hog_all_but(16384, hog);
+    for (unsigned i = 0; i < HANDLES; i++) {
+        rf_result result;
+        stores[i] = vault_open_manual(&vault);
+        rf_status status = add_heavy(stores[i], 5000 + 10 * i, 3, RF_NOWAIT, &result);
+        CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s", result.detail.where);
+        refused += status != RF_OK;
+        last = status == RF_OK && result.epoch > last ? result.epoch : last;
+    }
+    printf("  %u of %u were refused on a full disk\n", refused, HANDLES);
+    rf_status status = rf_sync(own, last, &detail);
+    CREW_CHECK(status == RF_OK, "what was committed has no room: %s %s", rf_status_name(status),
+               detail.where);
+    complete_durably(own, &lease, 1);
+    for (unsigned i = 0; i < HANDLES; i++) {
+        rf_close(stores[i]);
+    }
+    rf_close(own);
+    rf_destroy(vault.directory, NULL);
+    return 0;
+}
+
+static void who_begins_on_a_full_disk_is_refused_as_well(void)
+{
+    vault_found(&vault, RF_NOWAIT);
+    vault.options.segment_bytes = 65536;
+    play_on_small_disk(begin_with_much);
 }
 
 /* Shards are leased, one after another, until no more are: each of them can be ended, alone. */
@@ -1810,6 +1858,7 @@ int main(int argc, char **argv)
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
     PLAY(a_chain_that_does_not_fit_leaves_the_room_to_end_leases);
     PLAY(what_many_commit_without_waiting_has_its_room_on_a_full_disk);
+    PLAY(who_begins_on_a_full_disk_is_refused_as_well);
     PLAY(what_is_leased_in_a_burst_can_be_ended_on_a_full_disk);
     PLAY(long_cursors_do_not_take_the_room_of_leases_on_a_full_disk);
     return UNITY_END();
