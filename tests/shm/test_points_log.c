@@ -704,13 +704,20 @@ static void claim_disk_is_whole(void)
     }
 }
 
+/* The third time he has it open, and writes into a file that has no name any more. The first time he does not find it. */
 static void a_writer_stopped_for_long_finds_its_segment_gone(void)
 {
-    static const char *const at[] = {"log.composed", "log.published", "log.before_write"};
-    for (unsigned p = 0; p < 3; p++) {
+    static const struct {
+        const char *point;
+        uint32_t time;
+    } at[] = {{"log.composed", 3},
+              {"log.published", 3},
+              {"log.before_write", 3},
+              {"log.before_write", 1}};
+    for (unsigned p = 0; p < 4; p++) {
         open_theatre(RF_WAIT, RF_WAIT);
         with_chains = false;
-        start_victim(at[p], 3, SIGSTOP, THE_CALLER, RF_WAIT);
+        start_victim(at[p].point, at[p].time, SIGSTOP, THE_CALLER, RF_WAIT);
         CLAIM(was_caught(), "it never came");
         uint64_t position = rf_log_position(rf_handle_of(judge)->map);
         leave_all_segments_behind();
