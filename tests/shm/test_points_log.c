@@ -1648,21 +1648,24 @@ static int burst(void *argument)
     }
     CREW_CHECK(rf_barrier(stores[0], &detail) == RF_OK, "%s", detail.where);
     hog_all_but(16384, hog);
-    uint64_t bytes = 0, last = 0;
+    uint64_t bytes = 0, last = 0, from[HANDLES];
     for (unsigned i = 0; i < HANDLES; i++) {
-        const struct rf_lane_head *lane = &rf_handle_of(stores[i])->actor.me->lane;
-        uint64_t from = atomic_load(&lane->end);
-        rf_status status = RF_OK;
-        while (status == RF_OK && (atomic_load(&lane->end) - from) * RF_LINE < 3 * LANE / 4) {
-            rf_result result = {.durability = RF_NOWAIT};
-            n[i]++;
-            status = vault_step(stores[i], &vault, &leases[i], n[i], (i + 1) * 100000 + n[i], TOKEN,
-                                &result);
-            CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s",
-                       result.detail.where);
-            last = status == RF_OK && result.epoch > last ? result.epoch : last;
+        from[i] = atomic_load(&rf_handle_of(stores[i])->actor.me->lane.end);
+    }
+    /* By turns: each has what it may commit before it asks again. */
+    for (unsigned i = 0, ended = 0; ended < HANDLES; i = (i + 1) % HANDLES) {
+        rf_result result = {.durability = RF_NOWAIT};
+        n[i]++;
+        rf_status status = vault_step(stores[i], &vault, &leases[i], n[i], (i + 1) * 100000 + n[i],
+                                      TOKEN, &result);
+        CREW_CHECK(status == RF_OK || result.detail.os_error == ENOSPC, "%s", result.detail.where);
+        last = status == RF_OK && result.epoch > last ? result.epoch : last;
+        bytes = 0;
+        for (unsigned k = 0; k < HANDLES; k++) {
+            bytes +=
+                (atomic_load(&rf_handle_of(stores[k])->actor.me->lane.end) - from[k]) * RF_LINE;
         }
-        bytes += (atomic_load(&lane->end) - from) * RF_LINE;
+        ended = status != RF_OK ? ended + 1 : bytes < HANDLES * 3 * LANE / 4 ? 0 : HANDLES;
     }
     printf("  %llu bytes were committed on a full disk\n", (unsigned long long)bytes);
     rf_status status = rf_sync(stores[0], last, &detail);
