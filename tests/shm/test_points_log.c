@@ -846,16 +846,21 @@ static int write_for_others(void *argument)
     return 0;
 }
 
-static void start_puppet(const char *name, uint32_t at)
+static void start_puppet_of(int (*body)(void *argument), const char *name, uint32_t at)
 {
     trap.name = name;
     trap.at = at;
     trap.signal = SIGSTOP;
     trap.whose = THE_CALLER;
-    victim_pid = crew_start(write_for_others, NULL);
+    victim_pid = crew_start(body, NULL);
     while (atomic_load(&play->ready) == 0) {
         crew_sleep_ms(1);
     }
+}
+
+static void start_puppet(const char *name, uint32_t at)
+{
+    start_puppet_of(write_for_others, name, at);
 }
 
 static void cue_puppet(void)
@@ -1047,6 +1052,68 @@ static void snapshots_wait_with_their_beginning_for_a_chain_that_is_open(void)
               "the chain was not closed");
         close_theatre();
     }
+}
+
+/* Waits for its cue, and takes a step. */
+static int take_a_step(void *argument)
+{
+    rf_store *own = vault_open(&vault);
+    rf_lease lease = vault_lease(own, &vault, 1, 2);
+    rf_result result = {.durability = RF_NOWAIT};
+    (void)argument;
+    atomic_store(&play->ready, 1);
+    while (atomic_load(&play->failing) == 0) {
+        usleep(100);
+    }
+    is_victim = true;
+    is_caller = true;
+    CREW_CHECK(vault_step(own, &vault, &lease, 1, 900, 0, &result) == RF_OK, "%s",
+               result.detail.where);
+    is_victim = false;
+    acknowledged(&play->accounts[0], 900, result.epoch);
+    while (atomic_load(&play->stop) == 0) {
+        usleep(100);
+    }
+    rf_close(own);
+    return 0;
+}
+
+static bool has_stepped(void *context)
+{
+    (void)context;
+    return count_of(0) == 1;
+}
+
+static void let_it_step(const char *name)
+{
+    if (strcmp(name, "snapshot.copied") == 0) {
+        kill(victim_pid, SIGCONT);
+        CLAIM(crew_until(has_stepped, NULL, PATIENCE_MS), "the late one does not go on");
+    }
+}
+
+/* He has read which epoch is open, and it is sealed. A snapshot begins with the next one and has copied his shard when he
+ * commits: not in the epoch that he has read, or nobody would replay it. */
+static void who_commits_after_the_copy_is_in_an_epoch_that_is_replayed(void)
+{
+    rf_detail detail = {0};
+    rf_verification v = {0};
+    open_quiet_theatre();
+    start_puppet_of(take_a_step, "lane.before_commit", 1);
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    cue_puppet();
+    uint64_t open = atomic_load(&header()->epoch);
+    atomic_store(&header()->epoch, open + 1); /* sealed, and nobody has raised the lanes */
+    rf_point_on_hit = let_it_step;
+    rf_status status = rf_snapshot(judge, &detail);
+    rf_point_on_hit = on_point;
+    CLAIM(status == RF_OK, detail.where);
+    CLAIM(play->accounts[0].epochs[0] > open, "it is in the epoch before");
+    status = rf_verify(judge, say_difference, NULL, &v, &detail);
+    CLAIM(status == RF_OK, detail.where);
+    CLAIM(v.differences == 0, "memory and disk differ");
+    atomic_store(&play->stop, 1);
+    expect_puppet_ends_well();
 }
 
 /* A process that is stopped while it is the one that writes for all. */
@@ -1863,6 +1930,7 @@ int main(int argc, char **argv)
     PLAY(a_late_word_about_an_entry_that_is_anothers_is_not_taken);
     PLAY(a_walk_over_what_is_overwritten_meanwhile_starts_over);
     PLAY(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
+    PLAY(who_commits_after_the_copy_is_in_an_epoch_that_is_replayed);
     PLAY(a_writer_stopped_for_long_finds_its_segment_gone);
     PLAY(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
     PLAY(a_stopped_flusher_is_replaced);
