@@ -24,6 +24,7 @@
 #include "snapshot.h"
 
 #define SNAPSHOTS_MAX 64u
+#define LINKS         "tmp.repair" /* the directory of links, inside the store's */
 
 static const struct option_spec repair_options[] = {
     {"truncate", 0, OPTION_FLAG, NULL, "do it: give up what lies behind the damage"},
@@ -37,7 +38,6 @@ struct plan {
     size_t segment_count;
     uint64_t epochs[SNAPSHOTS_MAX]; /* of snapshots, newest first */
     unsigned snapshot_count;
-    char links[64]; /* the directory of links, inside the store's */
     uint64_t last_incarnation;
     /* what it comes to */
     uint64_t snapshot; /* 0: none */
@@ -70,14 +70,31 @@ static void add_segment(void *context, uint64_t number)
 
 /* --- planning --- */
 
-/* Links to the segments below the first that can't be read, and to all snapshots. */
+static void drop_links(const struct plan *p)
+{
+    int fd = openat(p->files->dir_fd, LINKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    unlinkat(p->files->dir_fd, LINKS, AT_REMOVEDIR);
+}
+
+/* Links to the segments below the first that can't be read, and to all snapshots. We are alone here: what
+ * is there already was left by a repair that was ended. */
 static int make_links(struct plan *p, int *links_fd)
 {
     int dir = p->files->dir_fd;
-    snprintf(p->links, sizeof(p->links), "tmp.repair-%d", (int)getpid());
-    if (mkdirat(dir, p->links, 0700) != 0 ||
-        (*links_fd = openat(dir, p->links, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
-        return cli_fail(EXIT_IO, "%s/%s can't be made: %s", p->files->directory, p->links,
+    drop_links(p);
+    if (mkdirat(dir, LINKS, 0700) != 0 ||
+        (*links_fd = openat(dir, LINKS, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        return cli_fail(EXIT_IO, "%s/%s can't be made: %s", p->files->directory, LINKS,
                         strerror(errno));
     }
     for (size_t i = 0; i < p->segment_count; i++) {
@@ -96,22 +113,6 @@ static int make_links(struct plan *p, int *links_fd)
         }
     }
     return EXIT_DONE;
-}
-
-static void drop_links(struct plan *p)
-{
-    int fd = openat(p->files->dir_fd, p->links, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            unlinkat(dirfd(dir), entry->d_name, 0);
-        }
-    }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    unlinkat(p->files->dir_fd, p->links, AT_REMOVEDIR);
 }
 
 /* How far the linked log can be read from an epoch on. false: not even there, or the log is another than the one that

@@ -409,6 +409,48 @@ case_a_damaged_segment_header_is_repaired_too() {
     expect 0 ringfence verify "$store"
 }
 
+case_a_repair_that_is_killed_anywhere_can_be_run_again() {
+    command -v strace >/dev/null || skip "there is no strace"
+    local calls=mkdir,mkdirat,linkat,unlinkat,rename,renameat,renameat2,fsync,fdatasync,fallocate,ftruncate,pwrite64,pwritev2,io_uring_enter
+    local last epoch n code kept
+    begin --segment-bytes 256K
+    ringfence snapshot "$store" >/dev/null
+    ringfence work "$store" 1 --workers 1 --quiet -- true
+    last=$(field last_epoch "$(ringfence log verify "$store" --json)")
+    epoch=$(field snapshot_epoch "$(ringfence snapshot "$store" --json)")
+    lose_memory
+    for n in $((last / 2)) "$epoch" $((epoch + 1)); do damage "$n"; done
+    mv "$store" "$work/damaged"
+    cp -a "$work/damaged" "$store"
+    kept=$(field kept_up_to_epoch "$(ringfence repair --truncate "$store" --copy "$work/copy" --json)")
+    ringfence recover "$store" >/dev/null
+    local done
+    done=$(run_field done)
+    for ((n = 1;; n++)); do
+        ringfence destroy --yes "$store"
+        rm -rf "$store" "$work/copy" "$work/copy.2"
+        cp -a "$work/damaged" "$store"
+        code=0
+        ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -o "$work/trace" -e "trace=$calls" -e "inject=$calls:signal=SIGKILL:when=$n" \
+            ringfence repair --truncate "$store" --copy "$work/copy" >/dev/null 2>&1 &
+        wait $! || code=$?
+        [ "$code" = 137 ] || break
+        # Before anything was changed, it was copied.
+        diff -rq -x 'tmp.*' "$work/damaged" "$store" >/dev/null || diff -rq "$work/damaged" "$work/copy" || fail "changed, and not copied: killed at $(tail -n 2 "$work/trace")"
+        expect 0 ringfence repair --truncate "$store" --copy "$work/copy.2"
+        expect 0 ringfence recover "$store"
+        same "$(find "$store" -name 'tmp.*')" ""
+        same "$(run_field done)" "$done"
+        expect 0 ringfence verify "$store"
+        expect 0 ringfence destroy --yes "$store"
+        [ ! -e "$store" ] || fail "destroyed, and there: $(ls -A "$store")"
+        cp -a "$work/damaged" "$store"
+    done
+    same "$code" 0
+    echo "INFO $n places, kept up to epoch $kept"
+    [ "$n" -gt 20 ] || fail "only $n places"
+}
+
 case_nothing_is_repaired_while_somebody_works() {
     begin
     ringfence monitor "$store" --for 60s &
