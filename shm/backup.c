@@ -25,6 +25,7 @@ struct backup {
     struct rf_disk *from;
     struct rf_disk *to;
     int to_fd;
+    bool made;      /* the directory, by us */
     uint8_t *chunk; /* aligned to a block */
 };
 
@@ -75,9 +76,10 @@ static rf_status refuse_inside(const char *directory, int store_fd, rf_detail *d
     return RF_OK; /* what can't be opened is told by whoever makes it */
 }
 
-static rf_status open_target(const char *directory, int *fd, rf_detail *detail)
+static rf_status open_target(const char *directory, bool *made, int *fd, rf_detail *detail)
 {
-    if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
+    *made = mkdir(directory, 0700) == 0;
+    if (!*made && errno != EEXIST) {
         return refuse_directory(detail, "making the directory", directory);
     }
     *fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -181,6 +183,13 @@ static rf_status copy_log(struct backup *b, uint64_t from_epoch, uint64_t end, r
     return status;
 }
 
+/* Whoever may use the store may use the copy. A directory that was there is its owner's business. */
+static bool give_access(int fd, mode_t mode, const struct rf_store_file *file)
+{
+    return (file->gid == UINT32_MAX || fchown(fd, (uid_t)-1, (gid_t)file->gid) == 0) &&
+           fchmod(fd, mode) == 0;
+}
+
 /* Last of all: what has no store file is not a store. */
 static rf_status copy_store_file(struct backup *b, rf_detail *detail)
 {
@@ -194,9 +203,10 @@ static rf_status copy_store_file(struct backup *b, rf_detail *detail)
         return status;
     }
     int lock = openat(b->to_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, file.mode);
-    if (lock < 0 || fchmod(lock, (mode_t)file.mode) != 0 ||
-        (file.gid != UINT32_MAX && fchown(lock, (uid_t)-1, (gid_t)file.gid) != 0)) {
+    if (lock < 0 || !give_access(lock, (mode_t)file.mode, &file)) {
         status = rf_refuse(detail, RF_IO_ERROR, errno, "making the file lock");
+    } else if (b->made && file.gid != UINT32_MAX && !give_access(b->to_fd, 0770, &file)) {
+        status = rf_refuse(detail, RF_IO_ERROR, errno, "giving the group access to the copy");
     }
     if (lock >= 0) {
         close(lock);
@@ -262,7 +272,9 @@ static void undo(struct backup *b, const char *directory)
     rf_disk_list(b->to, RF_SNAPSHOT_PREFIX, remove_snapshot, b->to, NULL);
     rf_disk_sweep_temporary(b->to);
     unlinkat(b->to_fd, "lock", 0);
-    rmdir(directory);
+    if (b->made) {
+        rmdir(directory);
+    }
 }
 
 rf_status rf_shm_backup(rf_store *store, const char *directory, rf_detail *detail)
@@ -276,7 +288,7 @@ rf_status rf_shm_backup(rf_store *store, const char *directory, rf_detail *detai
     }
     rf_status status = refuse_inside(directory, h->map->dir_fd, detail);
     if (status == RF_OK) {
-        status = open_target(directory, &b.to_fd, detail);
+        status = open_target(directory, &b.made, &b.to_fd, detail);
     }
     if (status != RF_OK) {
         return status;

@@ -94,6 +94,21 @@ case_a_backup_is_a_store() {
     expect 3 ringfence backup "$work/none" "$work/copy"
 }
 
+case_a_backup_has_the_capacities_and_the_group_of_its_store() {
+    local group
+    group=$([ "$(id -u)" = 0 ] && echo 65534 || id -g)
+    begin --max-shards 20 --group "$group"
+    ringfence backup "$store" "$work/copy" >/dev/null
+    local file
+    for file in "$store"/* "$work/copy"/* "$store" "$work/copy"; do
+        [[ $(stat -c '%A %g' "$file") == ?rw?rw?---" $group" ]] || fail "$(stat -c '%n %A %g' "$file")"
+    done
+    ringfence recover "$work/copy" >/dev/null
+    expect 10 ringfence run create "$work/copy" 2 --hex-prefixes 1
+    has "$err" "limit is 20"
+    ringfence destroy --yes "$work/copy"
+}
+
 case_a_store_is_compared_with_its_log() {
     begin
     ringfence work "$store" 1 --quiet --halt soon,success=4 -- true || true

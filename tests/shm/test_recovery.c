@@ -1014,6 +1014,9 @@ static void a_backup_that_fails_leaves_nothing(void)
     damage("log.0000000000000000", 20); /* a segment's header */
     RF_EXPECT(RF_CORRUPT, rf_backup(store, copy, &detail));
     TEST_ASSERT_EQUAL(-1, access(copy, F_OK));
+    TEST_ASSERT_EQUAL(0, mkdir(copy, 0700));
+    RF_EXPECT(RF_CORRUPT, rf_backup(store, copy, &detail));
+    TEST_ASSERT_EQUAL_MESSAGE(0, rmdir(copy), "it was there before, and is to be there, empty");
     damage("log.0000000000000000", 20);
     RF_EXPECT(RF_OK, rf_backup(store, copy, &detail));
     RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
