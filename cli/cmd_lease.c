@@ -1,5 +1,6 @@
 /* claim, renew, checkpoint, complete, park, release: shards for scripts. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,6 +71,22 @@ static void show_grant(const char *token, const rf_grant *g, const rf_result *r,
     out_card_end();
 }
 
+static int print_grant(const struct args *a, const char *token, const rf_grant *g,
+                       const rf_result *r, uint64_t now)
+{
+    signal(SIGPIPE, SIG_IGN); /* nobody reads it: an error like any other */
+    if (arg_given(a, "env")) {
+        print_assignments(token, g);
+    } else if (out_is_json()) {
+        show_grant(token, g, r, now);
+    } else {
+        printf("%s\n", token);
+    }
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? EXIT_DONE
+               : cli_fail(EXIT_IO, "the lease could not be printed: the shard is given back");
+}
+
 static int run_claim(struct cli *cli)
 {
     static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
@@ -84,29 +101,25 @@ static int run_claim(struct cli *cli)
     if (code != EXIT_DONE) {
         return code;
     }
-    uint64_t now = rf_now(store);
     rf_status status =
         arg_given(a, "shard")
-            ? rf_acquire(store, now, &cli->tenant, run, arg_number(a, "shard", 0), worker,
+            ? rf_acquire(store, rf_now(store), &cli->tenant, run, arg_number(a, "shard", 0), worker,
                          RF_DETACHED, &grant, &result)
-            : rf_claim(store, now, &cli->tenant, run, worker, RF_DETACHED, wait, &grant, &result);
-    now = rf_now(store);
-    rf_close(store);
+            : rf_claim(store, rf_now(store), &cli->tenant, run, worker, RF_DETACHED, wait, &grant,
+                       &result);
+    uint64_t now = rf_now(store);
     if (status != RF_OK) {
+        rf_close(store);
         return cli_refuse(status, &result.detail, now, "run %s", id_text(run));
     }
     const char *token = format_lease(a->words[0], &cli->tenant, &grant.lease);
-    if (token == NULL) {
-        return cli_fail(EXIT_IO, "the store's directory has gone");
+    code = token != NULL ? print_grant(a, token, &grant, &result, now)
+                         : cli_fail(EXIT_IO, "the store's directory has gone");
+    if (code != EXIT_DONE) { /* a lease that nobody knows would only be in the way */
+        rf_release(store, rf_now(store), &cli->tenant, &grant.lease, NULL, rf_new_op(store), NULL);
     }
-    if (arg_given(a, "env")) {
-        print_assignments(token, &grant);
-    } else if (out_is_json()) {
-        show_grant(token, &grant, &result, now);
-    } else {
-        printf("%s\n", token);
-    }
-    return EXIT_DONE;
+    rf_close(store);
+    return code;
 }
 
 const struct command command_claim = {

@@ -419,6 +419,23 @@ case_claim_waits_until_a_shard_is_released() {
     same "$(field status "$out")" done
 }
 
+case_a_lease_that_can_not_be_printed_is_given_back() {
+    [ -e /dev/full ] || skip "there is no /dev/full"
+    begin
+    local form code
+    for form in "" --json --env; do
+        code=0
+        ringfence claim "$store" 1 --shard 3 $form >/dev/full 2>"$work/stderr" || code=$?
+        same "$code" 9
+        has "$(cat "$work/stderr")" "the shard is given back"
+    done
+    # The one who was to read it may be gone.
+    { until [ -e "$work/gone" ]; do sleep 0.02; done; code=0; ringfence claim "$store" 1 --shard 3 2>"$work/stderr" || code=$?; echo $code >"$work/code"; } | touch "$work/gone"
+    same "$(cat "$work/code")" 9
+    expect 0 ringfence shard list "$store" 1 --only available --json
+    same "$(wc -l <<<"$out")" 16
+}
+
 case_two_processes_never_hold_one_shard() {
     begin
     for ((i = 0; i < 8; i++)); do
