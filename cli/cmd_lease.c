@@ -87,6 +87,22 @@ static int print_grant(const struct args *a, const char *token, const rf_grant *
                : cli_fail(EXIT_IO, "the lease could not be printed: the shard is given back");
 }
 
+/* The cooldown of a worker is waited for as a shard is, if it ends in time. */
+static rf_status claim_in_time(struct cli *cli, rf_store *store, uint64_t run, uint64_t worker,
+                               uint64_t wait, rf_grant *grant, rf_result *result)
+{
+    uint64_t until = monotonic_after(wait);
+    for (;;) {
+        uint64_t now = monotonic_ns(), left = until > now ? until - now : 0;
+        rf_status status = rf_claim(store, rf_now(store), &cli->tenant, run, worker, RF_DETACHED,
+                                    left, grant, result);
+        if (status != RF_THROTTLED || result->detail.retry_after >= left) {
+            return status;
+        }
+        sleep_ns(result->detail.retry_after);
+    }
+}
+
 static int run_claim(struct cli *cli)
 {
     static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
@@ -105,8 +121,7 @@ static int run_claim(struct cli *cli)
         arg_given(a, "shard")
             ? rf_acquire(store, rf_now(store), &cli->tenant, run, arg_number(a, "shard", 0), worker,
                          RF_DETACHED, &grant, &result)
-            : rf_claim(store, rf_now(store), &cli->tenant, run, worker, RF_DETACHED, wait, &grant,
-                       &result);
+            : claim_in_time(cli, store, run, worker, wait, &grant, &result);
     uint64_t now = rf_now(store);
     if (status != RF_OK) {
         rf_close(store);
@@ -129,8 +144,9 @@ const struct command command_claim = {
     .text =
         "Prints the lease as one word, which the commands renew, checkpoint, complete, park and "
         "release take as their argument or from $RINGFENCE_LEASE. It is good until its deadline, "
-        "whichever process presents it: renew it in time. Exit codes: 4 if there is nothing to "
-        "claim, 7 if the run has ended.\n"
+        "whichever process presents it: renew it in time. --wait also waits for the end of a cooldown "
+        "(`ringfence init --claim-cooldown`). Exit codes: 4 if there is nothing to claim, 7 if the run "
+        "has ended.\n"
         "--env prints lines for eval: RINGFENCE_LEASE, _STORE, _RUN, _SHARD, _FENCE, _START, "
         "_END, _METADATA, _CURSOR_KEY, _CURSOR_TOKEN, encoded as all keys are; the store is a path. Mark what you "
         "write with the fence, and let the larger one win.",

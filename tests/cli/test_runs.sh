@@ -419,6 +419,25 @@ case_claim_waits_until_a_shard_is_released() {
     same "$(field status "$out")" done
 }
 
+case_a_cooldown_is_told_and_waited_for() {
+    ringfence init --volatile "$store" --claim-cooldown 1h
+    ringfence run create "$store" 1 --hex-prefixes 1
+    expect 0 ringfence claim "$store" 1 --worker 5
+    expect 4 ringfence claim "$store" 1 --worker 5
+    has "$err" "try again in 59m"
+    expect 4 timeout 60 ringfence claim "$store" 1 --worker 5 --wait 10ms
+    expect 0 ringfence claim "$store" 1 --worker 6
+    ringfence destroy --yes "$store"
+    ringfence init --volatile "$store" --claim-cooldown 200ms
+    ringfence run create "$store" 1 --hex-prefixes 1
+    local i
+    for i in 1 2 3; do
+        expect 0 timeout 60 ringfence claim "$store" 1 --worker 5 --wait 1h
+        ringfence release "$out"
+    done
+    expect 0 ringfence work "$store" 1 --workers 8 --quiet -- true
+}
+
 case_a_lease_that_can_not_be_printed_is_given_back() {
     [ -e /dev/full ] || skip "there is no /dev/full"
     begin
