@@ -330,6 +330,26 @@ case_a_cut_outside_the_range_is_named_without_its_bytes() {
     expect 0 ringfence shard split "$store" 1 1 --at st
 }
 
+case_times_and_sizes_are_what_they_say() {
+    local at=0 text
+    ringfence init "$store" --segment-bytes 64K
+    for text in 1ns=1 7us=7000 500ms=500000000 1.5s=1500000000 30s=30000000000 5m=300000000000 2min=120000000000 1h=3600000000000 2d=172800000000000; do
+        at=$((at + 1))
+        ringfence run create "$store" $at --hex-prefixes 1 --lease "${text%=*}"
+        expect 0 ringfence run show "$store" $at --json
+        same "$text" "${text%=*}=$(field lease_ns "$out")"
+    done
+    same "$(stat -c %s "$store"/log.* | sort -u)" 65536
+    for text in 1M=1048576 0.5MiB=524288 131072=131072; do
+        expect 0 ringfence init "$work/other" --segment-bytes "${text%=*}"
+        same "$text" "${text%=*}=$(stat -c %s "$work"/other/log.* | head -n 1)"
+        ringfence destroy --yes "$work/other"
+    done
+    for text in 5 5x s 1.s 1..5s -5s 1e3s; do
+        expect 2 ringfence run create "$store" 99 --hex-prefixes 1 --lease "$text"
+    done
+}
+
 case_impossible_numbers_are_named() {
     ringfence init --volatile "$store"
     expect 2 ringfence run create "$store" 1 --hex-prefixes 1 --lease 0

@@ -201,6 +201,10 @@ END
     expect 0 readonly_do ringfence shard list --json "$store" 1
     same "$(wc -l <<<"$out")" 16
     expect 0 readonly_do ringfence run show "$store" 1
+    expect 0 readonly_do ringfence run list "$store"
+    expect 0 readonly_do ringfence shard show "$store" 1 1
+    expect 4 readonly_do ringfence run watch "$store" 1 --timeout 0
+    expect 0 readonly_do ringfence work "$store" 1 --dry-run -- true
     expect 0 readonly_do ringfence metrics "$store"
     expect 0 readonly_do ringfence monitor "$store" --for 10ms
     expect 0 readonly_do ringfence procs "$store"
@@ -286,9 +290,44 @@ case_metrics_are_prometheus_text() {
     expect 0 ringfence metrics "$store" --json
     has "$out" '{"name":"ringfence_shards","labels":{},"value":16}' '"state":"active"},"value":16}'
     same "$(wc -l <<<"$out")" "$(grep -vc '^#' "$work/farm.prom")"
+    # Who reads the old one reads it to its end.
+    exec 6<"$work/farm.prom"
+    ringfence run create "$store" 2 --hex-prefixes 2
+    expect 0 ringfence metrics "$store" --textfile "$work/farm.prom"
+    has "$(cat <&6)" $'\nringfence_shards 16\n'
+    exec 6<&-
+    has "$(cat "$work/farm.prom")" $'\nringfence_shards 272\n'
     expect 2 ringfence metrics "$store" --json --textfile "$work/farm.prom"
     expect 9 ringfence metrics "$store" --textfile "$work/none/farm.prom"
     has "$err" "can't be written"
+}
+
+case_a_textfile_that_does_not_fit_leaves_the_old_one() {
+    [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null || skip "needs root, for a disk that is full"
+    ringfence init --volatile "$store"
+    mkdir "$work/full"
+    cat >"$work/script" <<'END'
+mount -t tmpfs -o size=64k none "$1/full"
+ringfence metrics "$2" --textfile "$1/full/farm.prom" && cp "$1/full/farm.prom" "$1/before"
+head -c 64k /dev/zero >"$1/full/ballast" 2>/dev/null
+ringfence metrics "$2" --textfile "$1/full/farm.prom"; echo "code $?"
+cmp "$1/full/farm.prom" "$1/before" && ls "$1/full"
+END
+    expect 0 unshare -m --propagation private bash "$work/script" "$work" "$store"
+    same "$out" $'code 9\nballast\nfarm.prom'
+    has "$err" "farm.prom can't be written: No space left on device"
+}
+
+case_status_says_which_way_is_taken_to_the_disk_and_why() {
+    command -v strace >/dev/null || skip "there is no strace"
+    ringfence init "$store" >/dev/null
+    expect 0 ringfence status "$store"
+    has "$out" "io  "
+    # Whoever looks for leaks at the end can't while strace is there.
+    expect 0 env ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=io_uring_setup -e inject=io_uring_setup:error=EPERM \
+        ringfence status "$store" --json
+    has "$(field io "$out")" pwritev2
+    has "$out" '"io_why":"io_uring' "not permitted"
 }
 
 case_cleanup_removes_what_nobody_can_open_any_more() {
