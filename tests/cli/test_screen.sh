@@ -120,11 +120,40 @@ case_top_shows_members_that_come_and_go() {
     keys m
     see "nothing here"
     ringfence work "$store" 1 --workers 1 --quiet -- sleep 60 &
-    see "guardian" "handle" "alive"
+    see "guardian" "handle" "alive" " 0 repairs"
+    # Another worker takes the place of the one that is killed; whoever settles that one is counted.
+    kill -9 $(pgrep -P $!)
+    repaired() { screen | grep -E ' [1-9][0-9]* repairs' >/dev/null; }
+    eventually repaired
     kill %1
     wait || true
     see "nothing here"
     keys q
+}
+
+case_top_shows_keys_only_when_they_are_revealed() {
+    ringfence init --volatile "$store"
+    printf 'sesame-a\tsesame-z\tsesame-meta\n' >"$work/ranges"
+    ringfence run create "$store" 1 --ranges "$work/ranges"
+    ringfence checkpoint "$(ringfence claim "$store" 1)" --key sesame-k --token sesame-token
+    terminal 120 30
+    line "clear; cd '$work'; ringfence top ./store --interval 50ms"
+    see "PROGRESS"
+    keys Enter
+    see "SHARD" "(8 B)"
+    lacks "$(screen)" sesame
+    keys Enter
+    see "attempts" "(8 B)"
+    lacks "$(screen)" sesame
+    keys q
+    see 'ready>'
+    line "clear; ringfence top ./store --interval 50ms --reveal"
+    see "PROGRESS"
+    keys Enter
+    see "sesame-a" "sesame-k"
+    keys Enter
+    see "sesame-a" "sesame-z" "sesame-k"
+    lacks "$(screen)" sesame-token sesame-meta
 }
 
 case_top_measures_rates_from_when_it_last_saw_the_runs() {
@@ -284,6 +313,61 @@ case_ctrl_c_drains_and_a_second_one_releases() {
     expect 0 ringfence shard list "$store" 1 --json --only available
     same "$(wc -l <<<"$out")" 14
     moved || fail "the cursors are lost"
+}
+
+# What a shell offers when somebody presses the tabulator.
+case_bash_completes_what_is_typed() {
+    ringfence help --completion bash >"$work/completion"
+    terminal 100 24
+    line "clear; . '$work/completion'; cd '$work'; touch keys.txt"
+    see 'ready>'
+    keys -l 'ringfence sta'
+    keys Tab
+    see "ringfence status"
+    keys C-u
+    keys -l 'ringfence run create ./farm 1 --hex'
+    keys Tab
+    see "run create ./farm 1 --hex-prefixes"
+    keys C-u
+    keys -l 'ringfence run create ./farm 1 --keys ke'
+    keys Tab
+    see "--keys keys.txt"
+    keys C-u
+    keys -l 'ringfence park --reason poi'
+    keys Tab
+    see "--reason poisoned"
+}
+
+case_zsh_completes_what_is_typed() {
+    command -v zsh >/dev/null || skip "there is no zsh"
+    mkdir "$work/functions"
+    ringfence help --completion zsh >"$work/functions/_ringfence"
+    terminal 100 24
+    line "cd '$work'; touch keys.txt; ZDOTDIR='$work' exec zsh -f"
+    line "PS1='zsh''> '; fpath=('$work/functions' \$fpath); autoload -Uz compinit; compinit -u -d '$work/dump'; clear"
+    see 'zsh>'
+    keys -l 'ringfence sta'
+    keys Tab
+    see "ringfence status"
+    keys C-u
+    keys -l 'ringfence run cr'
+    keys Tab
+    see "ringfence run create"
+    keys -l './farm 1 --hex'
+    keys Tab
+    see "create ./farm 1 --hex-prefixes"
+    keys C-u
+    keys -l 'ringfence run create ./farm 1 --keys ke'
+    keys Tab
+    see "--keys keys.txt"
+    keys C-u
+    keys -l 'ringfence init ./farm --durability no'
+    keys Tab
+    see "--durability nowait"
+    keys C-u
+    keys -l 'ringfence work ./farm 1 --h'
+    keys Tab
+    see "--halt" "--help"
 }
 
 case_destroy_asks_on_a_terminal() {
