@@ -76,6 +76,17 @@ case_output_is_grouped_by_shard() {
     same "$(wc -l <<<"$err")" 16
 }
 
+case_a_farm_without_a_terminal_tells_its_progress_in_lines() {
+    begin
+    ringfence work "$store" 1 --workers 2 -- sh -c 'until [ -e '"$work/go"' ]; do sleep 0.05; done' 2>"$work/log" &
+    local farm=$!
+    told() { grep -q "^ringfence: run 1: 0 of 16 done, 0 parked, 2 running$" "$work/log"; }
+    eventually told
+    touch "$work/go"
+    wait "$farm"
+    lacks "$(cat "$work/log")" $'\r' $'\033'
+}
+
 case_ungrouped_output_comes_at_once() {
     begin
     ringfence work "$store" 1 --workers 2 --ungroup --quiet -- sh -c 'echo "$RINGFENCE_SHARD"; until [ -e '"$work/go"' ]; do sleep 0.02; done' >"$work/out" &
@@ -236,15 +247,15 @@ END
 
 case_what_a_command_makes_of_its_shard_is_counted_as_that() {
     ringfence init --volatile "$store" >/dev/null
-    ringfence run create "$store" 1 --lease 600ms --keys <(seq 4) --shards 4
+    ringfence run create "$store" 1 --lease 3s --keys <(seq 4) --shards 4
     cat >"$work/command" <<'END'
 case $RINGFENCE_SHARD in
-1) ringfence complete; sleep 0.8 ;;
-2 | 3) ringfence park --reason poisoned; sleep 0.8 ;;
-4) [ -e "$1" ] || { touch "$1"; ringfence release; sleep 0.8; touch "$1.end"; exit 1; } ;;
+1) ringfence complete; sleep 1.5 ;;
+2 | 3) ringfence park --reason poisoned; sleep 1.5 ;;
+4) [ -e "$1" ] || { touch "$1"; ringfence release; sleep 1.5; touch "$1.end"; exit 1; } ;;
 esac
 END
-    # Nobody is called lost, though it goes on for longer than a lease.
+    # Nobody is called lost, though it goes on until the lease would have been renewed.
     expect 1 ringfence work "$store" 1 --workers 4 -- bash "$work/command" "$work/released"
     has "$err" "2 of 4 shards done, 2 parked; 2 done here" "1 released"
     lacks "$err" lost
@@ -307,6 +318,18 @@ case_tries_come_later_and_later() {
     awk 'NR > 1 && ($1 - last) / 1e6 < 25 * 2 ^ (NR - 1) { print "too soon: " NR; exit 1 } { last = $1 }' "$work/tries" || fail "$(cat "$work/tries")"
 }
 
+case_who_failed_together_does_not_try_again_together() {
+    command -v strace >/dev/null || skip "there is no strace"
+    begin
+    # How long each sleeps, to the millisecond: half of it is random. Nobody waits for one descriptor but then.
+    expect 1 env ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=ppoll \
+        ringfence work "$store" 1 --workers 4 --retries 2 --backoff 40ms --quiet -- false
+    sed -nE 's/.*ppoll\(\[\{fd=[0-9]+, events=POLLIN\}\], 1, \{tv_sec=0, tv_nsec=([0-9]+)[0-9]{6}\}.*/\1/p' "$work/trace" >"$work/sleeps"
+    [ "$(wc -l <"$work/sleeps")" -ge 32 ] || fail "$(wc -l <"$work/sleeps") sleeps"
+    [ "$(sort -u "$work/sleeps" | wc -l)" -ge 8 ] || fail "they sleep for: $(sort -n "$work/sleeps" | uniq -c)"
+    [ "$(sort -n "$work/sleeps" | tail -n 1)" -le 80 ] || fail "they sleep for: $(sort -n "$work/sleeps" | uniq -c)"
+}
+
 case_exit_codes_of_sysexits_park_at_once() {
     begin
     expect 1 ringfence work "$store" 1 --workers 2 --backoff 1ms -- sh -c 'echo >>'"$work/tries"'; case $RINGFENCE_SHARD in 1) exit 65 ;; 2) exit 66 ;; 3) exit 77 ;; esac'
@@ -351,7 +374,7 @@ case_a_command_that_ends_well_when_it_is_told_to_end_is_not_done() {
 
 case_who_floods_descriptor_3_is_looked_after_like_anybody() {
     begin_one
-    expect 1 ringfence work "$store" 1 --workers 1 --timeout 300ms --retries 0 -- sh -c 'echo 1 >&3; exec yes 1 >&3'
+    expect 1 ringfence work "$store" 1 --workers 1 --timeout 2s --retries 0 -- sh -c 'echo 1 >&3; exec yes 1 >&3'
     has "$err" "shard 1 is parked" "it took too long" "0 of 1 shards done"
     same "$(shard_field 1 cursor_key)" 1
     # Nor is a command waited for that has ended, and left somebody behind who writes.
@@ -525,7 +548,7 @@ case_a_lost_lease_ends_the_command() {
 }
 
 case_the_lease_is_kept_while_a_command_runs() {
-    begin_one --lease 1s
+    begin_one --lease 3s
     # It goes on until its lease has a deadline behind the one it began with, and then once more.
     cat >"$work/command" <<'END'
 deadline() { ringfence shard show "$RINGFENCE_STORE" 1 1 --json | grep -o '"deadline_ns":[0-9]*'; }
