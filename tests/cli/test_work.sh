@@ -563,6 +563,40 @@ END
     same "$(run_field done)" 1
 }
 
+case_a_shard_that_somebody_has_locked_is_waited_for() {
+    command -v strace >/dev/null || skip "there is no strace"
+    begin_one
+    ringfence work "$store" 1 --workers 1 -- sh -c 'echo "$RINGFENCE_LEASE" >>'"$work/leases"'; until [ -e '"$work/go"' ]; do sleep 0.02; done' 2>"$work/log" &
+    local farm=$! pid stops=0
+    eventually test -s "$work/leases"
+    # A checkpoint is stopped whenever it asks for memory, until that is for its token: then it has the shard locked.
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=fallocate -e inject=fallocate:signal=SIGSTOP \
+        ringfence checkpoint "$(cat "$work/leases")" --key 1a --token "$(head -c 16000 /dev/zero | tr '\0' t)" >"$work/out" 2>&1 &
+    local tracer=$!
+    go_on() { kill -CONT "$(awk '/ SIGSTOP {/ { pid = $1 } END { print pid }' "$work/trace")"; }
+    locked() {
+        local seen
+        seen=$(grep -c ' SIGSTOP {' "$work/trace")
+        [ "$seen" -gt "$stops" ] || return 1
+        sleep 0.1 # it is stopped by now, or the look at the locks tells
+        ! ringfence status "$store" | grep -q 'held lock  shard 1 of' || return 0
+        stops=$seen
+        go_on
+        return 1
+    }
+    eventually locked
+    touch "$work/go"
+    # Whoever completes the shard has given up on the lock once at least.
+    busy() { [ "$(field busy "$(ringfence status "$store" --json)")" -ge 1 ]; }
+    eventually busy
+    kill -9 "$tracer" # so that nobody stops it again
+    go_on
+    wait "$farm"
+    same "$(wc -l <"$work/leases")" 1
+    has "$(cat "$work/log")" "1 of 1 shards done"
+    lacks "$(cat "$work/log")" "could not be"
+}
+
 case_two_farms_share_a_run() {
     begin
     ringfence work "$store" 1 --workers 2 --quiet -- sh -c 'echo $RINGFENCE_SHARD; sleep 0.05' >"$work/one" &
