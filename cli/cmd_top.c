@@ -465,6 +465,16 @@ static void draw_row(const struct screen *s, int y, const struct row *row, bool 
     }
 }
 
+/* The selected row is on the screen, and no line stays empty that a row could have: the window may have
+ * grown. */
+static void keep_in_view(struct screen *s, size_t room)
+{
+    size_t last = s->count > room ? s->count - room : 0;
+    s->top = s->top < last ? s->top : last;
+    s->top = s->selected < s->top ? s->selected : s->top;
+    s->top = room != 0 && s->selected >= s->top + room ? s->selected - room + 1 : s->top;
+}
+
 static void draw_table(struct screen *s, int from, int to)
 {
     size_t room = to > from + 1 ? (size_t)(to - from - 1) : 0;
@@ -474,8 +484,7 @@ static void draw_table(struct screen *s, int from, int to)
         first_width = len > first_width ? len : first_width;
     }
     draw_heads(s, from, first_width);
-    s->top = s->selected < s->top ? s->selected : s->top;
-    s->top = room != 0 && s->selected >= s->top + room ? s->selected - room + 1 : s->top;
+    keep_in_view(s, room);
     for (size_t i = 0; i < room && s->top + i < s->count; i++) {
         draw_row(s, from + 1 + (int)i, &s->rows[s->top + i], s->top + i == s->selected,
                  first_width);
@@ -489,8 +498,7 @@ static void draw_table(struct screen *s, int from, int to)
 static void draw_lines(struct screen *s, int from, int to)
 {
     size_t room = to > from ? (size_t)(to - from) : 0;
-    s->top = s->selected < s->top ? s->selected : s->top;
-    s->top = room != 0 && s->selected >= s->top + room ? s->selected - room + 1 : s->top;
+    keep_in_view(s, room);
     for (size_t i = 0; i < room && s->top + i < s->count; i++) {
         const struct row *row = &s->rows[s->top + i];
         put(from + (int)i, 0, "%-12.12s %s", row->cell[0], row->cell[1]);

@@ -83,6 +83,15 @@ case_top_follows_what_happens_and_the_size_of_the_window() {
     tmux -S "$tmux_socket" resize-window -x 120 -y 30
     see "LEFT"
     [ "$(screen | grep -c 'q quit')" = 1 ] || fail "the last line is there twice"$'\n'"$(screen)"
+    # What was scrolled away in a small window is back in a large one.
+    keys Enter
+    see "ATTEMPTS" " 16 done"
+    tmux -S "$tmux_socket" resize-window -x 120 -y 8
+    keys End
+    scrolled() { screen | sed -n 6p | grep ' 15 done' && screen | sed -n 7p | grep ' 16 done'; }
+    eventually scrolled
+    tmux -S "$tmux_socket" resize-window -x 120 -y 30
+    see " 1 done" " 16 done"
     keys C-c
     see 'ready>'
     unsee "PROGRESS"
