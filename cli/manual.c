@@ -267,10 +267,11 @@ static bool on_page(const struct command *c, const char *page)
     return false;
 }
 
+/* Names of variables and options are typed as they stand there: none is broken at the end of a line. */
 static void roff_head(const char *name, const char *summary)
 {
-    printf(".TH \"%s\" 1 \"\" \"ringfence %s\" \"ringfence\"\n.SH NAME\n%s \\- %s\n", name,
-           rf_version_string(), name, summary);
+    printf(".TH \"%s\" 1 \"\" \"ringfence %s\" \"ringfence\"\n.nh\n.ad l\n.SH NAME\n%s \\- %s\n",
+           name, rf_version_string(), name, summary);
 }
 
 static void roff_conventions(void)

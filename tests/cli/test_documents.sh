@@ -203,8 +203,8 @@ case_man_pages_name_every_command_and_option() {
     local page command pages="" text
     for page in ringfence store run shard work lease watch log hash; do
         expect 0 ringfence help --man "$page"
-        has "$out" ".TH" ".SH NAME" ".SH EXIT STATUS"
-        if grep -E '^\.' <<<"$out" | grep -vE '^\.(TH|SH|SS) .|^\.(PP|TP|nf|fi|RE|RS 4)$'; then fail "an odd macro on page $page"; fi
+        has "$out" ".TH" ".nh" ".SH NAME" ".SH EXIT STATUS"
+        if grep -E '^\.' <<<"$out" | grep -vE '^\.(TH|SH|SS) .|^\.(PP|TP|nf|fi|RE|RS 4|nh|ad l)$'; then fail "an odd macro on page $page"; fi
         pages+=$out
     done
     text=$(sed 's/\\-/-/g; s/\\f[BIR]//g' <<<"$pages")
