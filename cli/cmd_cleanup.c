@@ -279,10 +279,13 @@ static int clean(int shm, const char *name, bool dry)
     struct stat st;
     int error;
     int fd = openat(shm, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    struct verdict v = {"can't be opened", false};
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+    struct verdict v = {"not a regular file", false};
+    if (fd < 0) {
+        v.why = keep_format("can't be opened: %s", strerror(errno));
+    } else if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         v = judge(fd, name, &header);
-    } else {
+    }
+    if (fstatat(shm, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         st.st_blocks = 0;
     }
     int code = EXIT_DONE;

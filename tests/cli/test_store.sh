@@ -381,6 +381,7 @@ mount -t tmpfs tmpfs "$work/disk/under"
 rm -r "$work/disk/theirs/gone" "$work/disk/gone"
 as_nobody cleanup >"$work/seen" || echo "code $?"
 grep -q "$theirs.*other mounts hide" "$work/seen" || echo "not hidden: $(cat "$work/seen")"
+grep "$kept.*can't be opened: Permission denied" "$work/seen" | grep -vq ' 0 B ' || echo "not said why: $(cat "$work/seen")"
 umount "$work/disk/under" && chmod 711 "$work/disk/closed" && chmod 700 "$work/disk/under"
 as_nobody cleanup >"$work/seen"
 grep -q "$theirs.*may not search: root can tell" "$work/seen" || echo "not denied: $(cat "$work/seen")"
@@ -395,7 +396,7 @@ END
     code=0
     out=$(PROGRAM=$program unshare -m --propagation private bash "$work/script" "$work" 2>&1) || code=$?
     [ "$code" != 77 ] || skip "no mount namespaces here"
-    lacks "$out" "can't run" LOST LEFT "not hidden" "not denied" "code "
+    lacks "$out" "can't run" LOST LEFT "not hidden" "not denied" "not said why" "code "
     has "$out" "its store is gone" "its store is there"
 }
 
