@@ -11,7 +11,7 @@
 #include "memory.h"
 
 #define MAGIC   0x3172656764656c52ull
-#define VERSION 1u
+#define VERSION 2u
 #define NAME    40
 
 static void file_name(char *name, uint64_t shard, uint64_t fence)

@@ -59,7 +59,8 @@ struct progress {
         uint64_t line_start; /* in the file; UINT64_MAX: in another segment */
     } place;
     uint64_t files, bytes, findings, binary, unreadable, vanished, allowed; /* of the shard */
-    uint64_t ledger_fence, ledger_length;                                   /* 0: no file */
+    uint64_t skipped; /* bytes of items that were not scanned: of binary files, of what is gone */
+    uint64_t ledger_fence, ledger_length; /* 0: no file */
     uint64_t taken_count;
     struct taken {
         uint32_t rule;

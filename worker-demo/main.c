@@ -89,7 +89,7 @@ static void drop_nested_paths(struct options *o)
 }
 
 struct sums {
-    uint64_t bytes, findings, active;
+    uint64_t bytes, findings, active; /* bytes: scanned, or not to be scanned */
 };
 
 static bool add_sums(void *context, const rf_shard_info *shard)
@@ -97,7 +97,7 @@ static bool add_sums(void *context, const rf_shard_info *shard)
     struct sums *sums = context;
     struct progress p;
     if (progress_decode(shard->cursor.token, &p)) {
-        sums->bytes += p.bytes;
+        sums->bytes += p.bytes + p.skipped;
         sums->findings += p.findings;
     }
     sums->active += shard->status == RF_SHARD_ACTIVE;

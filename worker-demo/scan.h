@@ -15,6 +15,7 @@
 /* In memory shared by all processes of a scan. For people: nothing depends on these. */
 struct counters {
     _Atomic uint64_t bytes, files, findings; /* committed */
+    _Atomic uint64_t skipped;                /* bytes that need no scan, committed as well */
     _Atomic uint64_t splits, refused;        /* refused: commits of a lease that was lost */
     _Atomic uint64_t refused_bytes;          /* findings written and not committed by these */
     _Atomic uint64_t commits[WORKERS_MAX];   /* of each worker slot, all its lives */

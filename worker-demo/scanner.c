@@ -294,6 +294,8 @@ static void begin_item(const struct item *item, struct progress *p)
 
 static void end_item(const struct item *item, struct progress *p)
 {
+    uint64_t scanned = p->offset - item->offset;
+    p->skipped += scanned < item->length ? item->length - scanned : 0;
     p->offset = PROGRESS_DONE;
     p->taken_count = 0;
     p->files += item->last != 0;

@@ -17,6 +17,7 @@
 #include "worker.h"
 
 #define TICK_MS        100
+#define LEAVE_NS       (2 * RF_SECOND) /* for the others, when one has seen that all is done */
 #define BACKOFF_MIN_NS (10 * RF_MILLISECOND)
 #define BACKOFF_MAX_NS RF_SECOND
 
@@ -35,7 +36,9 @@ struct crew {
     unsigned interrupts;
     uint64_t restarts;
     uint64_t began_ns, done_bytes, done_findings;
+    uint64_t leave_by_ns; /* 0: there is work */
     bool show;
+    unsigned rows; /* of what is shown now */
 };
 
 static uint64_t monotonic_ns(void)
@@ -75,11 +78,12 @@ static void on_death(struct crew *crew, unsigned index, int how)
     struct slot *slot = &crew->slots[index];
     const struct options *o = crew->farm->options;
     slot->pid = 0;
-    if (WIFEXITED(how) && (WEXITSTATUS(how) == WORKER_DONE || WEXITSTATUS(how) == WORKER_DRAINED)) {
-        slot->ended = true;
-        return;
+    bool done = WIFEXITED(how) && WEXITSTATUS(how) == WORKER_DONE;
+    if (done && !o->uncoordinated && crew->leave_by_ns == 0) {
+        crew->leave_by_ns = monotonic_ns() + LEAVE_NS;
     }
-    if (crew->interrupts > 0 || o->uncoordinated) {
+    if (done || (WIFEXITED(how) && WEXITSTATUS(how) == WORKER_DRAINED) || o->uncoordinated ||
+        crew->interrupts > 0 || crew->leave_by_ns != 0) {
         slot->ended = true;
         return;
     }
@@ -125,8 +129,9 @@ static void tell_all(const struct crew *crew, int signal)
 static void interrupt(struct crew *crew)
 {
     crew->interrupts++;
-    if (crew->show) {
+    if (crew->show && crew->rows > 0) {
         fputc('\n', stderr);
+        crew->rows = 0;
     }
     if (crew->interrupts == 1) {
         fputs("rf-scan: finishing what is begun; Ctrl-C again to stop at once\n", stderr);
@@ -147,29 +152,34 @@ static void size_text(char *out, size_t out_size, double bytes)
 }
 
 #define LINE_MAX_COLUMNS 160u
+#define LINES_MAX        2u
 #define BAR_WIDE         20u
 #define BAR_NARROW       10u
 
-/* A line of parts, the most important first, of which it takes what fits. */
-struct line {
-    char text[LINE_MAX_COLUMNS + 1];
-    size_t columns; /* it may have */
+/* Lines of parts, the most important first, of which they take what fits. */
+struct lines {
+    char text[LINES_MAX][LINE_MAX_COLUMNS + 1];
+    size_t columns; /* they may have */
+    unsigned used;
     bool full;
 };
 
-static void add_part(struct line *line, const char *format, ...)
+static void add_part(struct lines *lines, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void add_part(struct line *line, const char *format, ...)
+static void add_part(struct lines *lines, const char *format, ...)
 {
     char part[128];
-    size_t have = strlen(line->text);
     va_list args;
     va_start(args, format);
     vsnprintf(part, sizeof(part), format, args);
     va_end(args);
-    line->full = line->full || have + strlen(part) > line->columns;
-    if (!line->full) {
-        strcpy(line->text + have, part);
+    if (!lines->full && strlen(lines->text[lines->used]) + strlen(part) > lines->columns) {
+        lines->full = lines->used + 1 == LINES_MAX || lines->text[lines->used][0] == '\0';
+        lines->used += !lines->full;
+    }
+    lines->full = lines->full || strlen(part) > lines->columns;
+    if (!lines->full) {
+        strcat(lines->text[lines->used], part);
     }
 }
 
@@ -182,17 +192,34 @@ static size_t line_columns(void)
     return columns - 1 < LINE_MAX_COLUMNS ? columns - 1 : LINE_MAX_COLUMNS;
 }
 
-static void show(const struct crew *crew, unsigned alive)
+/* In place of what is shown now, at once: what is written bit by bit flickers. */
+static void draw(struct crew *crew, const struct lines *lines)
+{
+    char frame[LINES_MAX * (LINE_MAX_COLUMNS + 8) + 8] = "\r";
+    for (; crew->rows > 1; crew->rows--) {
+        strcat(frame, "\033[A");
+    }
+    strcat(frame, "\033[J");
+    crew->rows = 0;
+    for (unsigned i = 0; lines != NULL && i <= lines->used; i++, crew->rows++) {
+        strcat(strcat(frame, i == 0 ? "" : "\n"), lines->text[i]);
+    }
+    fputs(frame, stderr);
+    fflush(stderr);
+}
+
+static void show(struct crew *crew, unsigned alive)
 {
     const struct counters *c = crew->farm->counters;
     const struct items_header *h = crew->farm->items.header;
     double seconds = (double)(monotonic_ns() - crew->began_ns) / 1e9;
     uint64_t now_bytes = atomic_load(&c->bytes), now_files = atomic_load(&c->files);
-    double bytes = (double)(crew->done_bytes + now_bytes), all = (double)h->bytes;
+    uint64_t passed = now_bytes + atomic_load(&c->skipped);
+    double bytes = (double)(crew->done_bytes + passed), all = (double)h->bytes;
     double share = all > 0 ? bytes / all : 1;
     share = share > 1 ? 1 : share;
-    struct line line = {.columns = line_columns()};
-    unsigned cells = line.columns < 120 ? BAR_NARROW : BAR_WIDE;
+    struct lines lines = {.columns = line_columns()};
+    unsigned cells = lines.columns < 120 ? BAR_NARROW : BAR_WIDE;
     char bar[BAR_WIDE + 1] = "", done[32], total[32], rate[32], left[32] = "--:--";
     for (unsigned i = 0; i < cells; i++) {
         bar[i] = i < (unsigned)(share * cells) ? '#' : '.';
@@ -200,24 +227,23 @@ static void show(const struct crew *crew, unsigned alive)
     size_text(done, sizeof(done), bytes);
     size_text(total, sizeof(total), all);
     size_text(rate, sizeof(rate), seconds > 0 ? (double)now_bytes / seconds : 0);
-    if (now_bytes > 0) {
-        double seconds_left = (all - bytes) * seconds / (double)now_bytes;
+    if (passed > 0) {
+        double seconds_left = (all - bytes) * seconds / (double)passed;
         seconds_left = seconds_left < 0 ? 0 : seconds_left > 359999 ? 359999 : seconds_left;
         snprintf(left, sizeof(left), "%02u:%02u", (unsigned)seconds_left / 60,
                  (unsigned)seconds_left % 60);
     }
-    add_part(&line, "%3.0f%% [%s]", share * 100, bar);
-    add_part(&line, " %s/%s", done, total);
-    add_part(&line, "  %s left", left);
-    add_part(&line, "  %llu found",
+    add_part(&lines, "%3.0f%% [%s]", share * 100, bar);
+    add_part(&lines, " %s/%s", done, total);
+    add_part(&lines, "  %s left", left);
+    add_part(&lines, "  %llu found",
              (unsigned long long)(crew->done_findings + atomic_load(&c->findings)));
-    add_part(&line, "  %s/s", rate);
-    add_part(&line, "  %.0f files/s", seconds > 0 ? (double)now_files / seconds : 0);
-    add_part(&line, "  %u workers", alive);
-    add_part(&line, "  %llu splits", (unsigned long long)atomic_load(&c->splits));
-    add_part(&line, "  %llu restarts", (unsigned long long)crew->restarts);
-    fprintf(stderr, "\r\033[K%s", line.text);
-    fflush(stderr);
+    add_part(&lines, "  %s/s", rate);
+    add_part(&lines, "  %.0f files/s", seconds > 0 ? (double)now_files / seconds : 0);
+    add_part(&lines, "  %u workers", alive);
+    add_part(&lines, "  %llu splits", (unsigned long long)atomic_load(&c->splits));
+    add_part(&lines, "  %llu restarts", (unsigned long long)crew->restarts);
+    draw(crew, &lines);
 }
 
 /* --- the loop --- */
@@ -227,13 +253,17 @@ static int tend(struct crew *crew, unsigned *alive, unsigned *open)
 {
     uint64_t now = monotonic_ns(), next = now + TICK_MS * RF_MILLISECOND;
     *alive = *open = 0;
+    if (crew->leave_by_ns != 0 && crew->leave_by_ns <= now) {
+        tell_all(crew, SIGKILL); /* stopped ones, for whom all of this would wait */
+        crew->leave_by_ns = UINT64_MAX;
+    }
     for (unsigned i = 0; i < crew->count; i++) {
         struct slot *slot = &crew->slots[i];
-        if (slot->pid == 0 && !slot->ended && crew->interrupts == 0 && slot->start_at_ns <= now) {
-            start(crew, i);
-        }
-        if (slot->pid == 0 && crew->interrupts > 0) {
+        if (slot->pid == 0 && (crew->interrupts > 0 || crew->leave_by_ns != 0)) {
             slot->ended = true;
+        }
+        if (slot->pid == 0 && !slot->ended && slot->start_at_ns <= now) {
+            start(crew, i);
         }
         if (!slot->ended && slot->pid == 0 && slot->start_at_ns < next) {
             next = slot->start_at_ns;
@@ -278,7 +308,7 @@ struct supervised supervise(struct farm *farm, uint64_t done_bytes, uint64_t don
     }
     if (crew.show) {
         show(&crew, 0);
-        fputs("\r\033[K", stderr);
+        draw(&crew, NULL);
     }
     close(signals);
     sigprocmask(SIG_SETMASK, &before, NULL);

@@ -10,7 +10,7 @@ struct supervised {
 };
 
 /* Returns when all workers have ended, for whatever reason: how far the run is, the store knows.
- * `done_bytes` were scanned before, and `done_findings` found. Forks, so there should be no other
+ * `done_bytes` were passed before, and `done_findings` found. Forks, so there should be no other
  * threads. */
 struct supervised supervise(struct farm *farm, uint64_t done_bytes, uint64_t done_findings);
 

@@ -17,6 +17,7 @@
 #define BUSY_NS        (2 * RF_MILLISECOND)
 #define COMMIT_FILES   64u
 #define SPLIT_COST_MIN (256u << 10)
+#define FORGET_ITEMS   1024u
 
 static volatile sig_atomic_t draining;
 
@@ -35,7 +36,7 @@ struct worker {
     struct scanner *scanner;
     struct ledger ledger;
     struct progress progress; /* as it is */
-    uint64_t committed_bytes, committed_files, committed_findings;
+    uint64_t committed_bytes, committed_skipped, committed_files, committed_findings;
     uint64_t committed_at;
     uint64_t read_bytes; /* of the shard, up to the last look at the rate */
     uint64_t may_read_at;
@@ -122,10 +123,12 @@ static bool commit(struct worker *w, uint64_t item, bool complete)
         give_up("checkpoint", status, &result.detail);
     }
     atomic_fetch_add(&c->bytes, p->bytes - w->committed_bytes);
+    atomic_fetch_add(&c->skipped, p->skipped - w->committed_skipped);
     atomic_fetch_add(&c->files, p->files - w->committed_files);
     atomic_fetch_add(&c->findings, p->findings - w->committed_findings);
     atomic_fetch_add(&c->commits[w->slot], 1);
     w->committed_bytes = p->bytes;
+    w->committed_skipped = p->skipped;
     w->committed_files = p->files;
     w->committed_findings = p->findings;
     w->committed_at = monotonic_ns();
@@ -216,6 +219,7 @@ static void work_on(struct worker *w)
                                              : index_of(cursor->key) + (p->offset == PROGRESS_DONE);
     w->lost = RF_OK;
     w->committed_bytes = w->read_bytes = p->bytes;
+    w->committed_skipped = p->skipped;
     w->committed_files = p->files;
     w->committed_findings = p->findings;
     w->committed_at = monotonic_ns();
@@ -224,6 +228,9 @@ static void work_on(struct worker *w)
     while (gone_on && item < index_of(w->grant->spec.end)) {
         gone_on = scanner_item(w->scanner, item, p, &w->ledger, on_pause, w);
         item++;
+        if (item % FORGET_ITEMS == 0) {
+            items_forget(&w->farm->items);
+        }
     }
     if (gone_on) {
         commit(w, item - 1, true);
@@ -341,6 +348,7 @@ void worker_main_uncoordinated(struct farm *farm, unsigned slot)
     }
     ledger_end(&ledger);
     atomic_fetch_add(&c->bytes, p.bytes);
+    atomic_fetch_add(&c->skipped, p.skipped);
     atomic_fetch_add(&c->files, p.files);
     atomic_fetch_add(&c->findings, p.findings);
     scanner_destroy(scanner);

@@ -112,29 +112,43 @@ static void write_many(unsigned count)
     }
 }
 
+/* The lines of what was drawn, without what moves the cursor. NULL: no more of them. */
+static char *next_line(char *text, char **rest)
+{
+    static const char *const moves[] = {"\033[A", "\033[J"};
+    char *l = strtok_r(text, "\r\n", rest);
+    for (unsigned i = 0; l != NULL && i < 2; i++) {
+        while (strncmp(l, moves[i], 3) == 0) {
+            l += 3;
+        }
+    }
+    return l;
+}
+
 static void progress_fits_the_terminal(void)
 {
     static const unsigned short widths[] = {30, 80, 110, 200};
+    static const char *const parts[] = {"% [",      " left",    " found",  "/s ",
+                                        " files/s", " workers", " splits", " restarts"};
     write_many(100);
     for (unsigned i = 0; i < 4; i++) {
-        unsigned lines = 0;
+        unsigned lines = 0, seen[8] = {0};
         char *rest = NULL;
-        for (char *l = strtok_r(drawn(widths[i], true), "\r\n", &rest); l != NULL;
-             l = strtok_r(NULL, "\r\n", &rest)) {
-            static const char erase[] = "\033[K";
-            l += strncmp(l, erase, strlen(erase)) == 0 ? strlen(erase) : 0;
+        for (char *l = next_line(drawn(widths[i], true), &rest); l != NULL;
+             l = next_line(NULL, &rest)) {
             TEST_ASSERT_NULL_MESSAGE(strchr(l, '\033'), l);
             TEST_ASSERT_TRUE_MESSAGE(strlen(l) < widths[i], l);
-            lines += strstr(l, "% [") != NULL;
-            if (strstr(l, "% [") != NULL && widths[i] >= 80) {
-                TEST_ASSERT_NOT_NULL_MESSAGE(strstr(l, " left"), l);
-                TEST_ASSERT_NOT_NULL_MESSAGE(strstr(l, " found"), l);
-            }
-            if (strstr(l, "% [") != NULL && widths[i] == 200) {
-                TEST_ASSERT_NOT_NULL_MESSAGE(strstr(l, " restarts"), l);
+            lines += l[0] != '\0';
+            for (unsigned k = 0; k < 8; k++) {
+                seen[k] += strstr(l, parts[k]) != NULL;
             }
         }
-        TEST_ASSERT_TRUE(lines > 0);
+        /* All of it from 80 columns on, in two lines or one. */
+        TEST_ASSERT_TRUE(seen[0] > 0);
+        for (unsigned k = 0; k < 8 && widths[i] >= 80; k++) {
+            TEST_ASSERT_EQUAL_UINT_MESSAGE(seen[0], seen[k], parts[k]);
+        }
+        TEST_ASSERT_TRUE(lines >= seen[0] && lines <= (widths[i] == 200 ? 1 : 2) * seen[0]);
     }
 }
 
@@ -182,8 +196,7 @@ static void progress_goes_on_where_it_was(void)
     char *rest = NULL, last[256] = "";
     write_many(100);
     leave_half_a_scan();
-    for (char *l = strtok_r(drawn(200, false), "\r\n", &rest); l != NULL;
-         l = strtok_r(NULL, "\r\n", &rest)) {
+    for (char *l = next_line(drawn(200, false), &rest); l != NULL; l = next_line(NULL, &rest)) {
         if (strstr(l, "% [") != NULL) {
             TEST_ASSERT_NULL_MESSAGE(strstr(l, "  0 found"), l);
             snprintf(last, sizeof(last), "%s", l);
@@ -193,6 +206,21 @@ static void progress_goes_on_where_it_was(void)
     TEST_ASSERT_GREATER_THAN_UINT(0, lines);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last, "100%"), last);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last, "  100 found"), last);
+}
+
+/* What is left out is no work that is still to do. */
+static void progress_ends_with_binary_files_too(void)
+{
+    static char bytes[200000];
+    char *rest = NULL, last[256] = "";
+    write_many(1);
+    trial_write(&trial, "program", bytes, sizeof(bytes));
+    for (char *l = next_line(drawn(200, true), &rest); l != NULL; l = next_line(NULL, &rest)) {
+        if (strstr(l, "% [") != NULL) {
+            snprintf(last, sizeof(last), "%s", l);
+        }
+    }
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last, "100% ["), last);
 }
 
 /* While the scan is on and after it: the secret is only where it was. */
@@ -447,8 +475,8 @@ static void a_state_that_is_something_else_is_refused(void)
     TEST_ASSERT_EQUAL_INT(0, mkdir(dir, 0700));
     snprintf(file, sizeof(file), "%s/lock", dir);
     write_file(file, "");
-    snprintf(file, sizeof(file), "%s/identity", dir);
-    write_file(file, "");
+    snprintf(file, sizeof(file), "%s/identity.new", dir);
+    write_file(file, "0123");
     TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, arguments));
 }
 
@@ -628,6 +656,7 @@ int main(void)
     RUN_TEST(exit_statuses);
     RUN_TEST(progress_fits_the_terminal);
     RUN_TEST(progress_goes_on_where_it_was);
+    RUN_TEST(progress_ends_with_binary_files_too);
     RUN_TEST(secrets_are_masked_everywhere);
     RUN_TEST(lines_and_columns);
     RUN_TEST(a_baseline_leaves_only_what_is_new);
