@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -459,6 +460,18 @@ bool report_can_write(const struct options *options)
     return can_write_to(options->json) && can_write_to(options->sarif);
 }
 
+static bool sync_name(const char *file)
+{
+    char *copy = must_copy(file);
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    free(copy);
+    return good;
+}
+
 /* A plain file is there whole or not at all. */
 static bool write_to(const char *file, writer *write, const struct report *report,
                      const struct farm *farm)
@@ -476,9 +489,12 @@ static bool write_to(const char *file, writer *write, const struct report *repor
     }
     write(report, farm, out);
     bool good = fflush(out) == 0 && ferror(out) == 0;
+    bool durable = farm->options->durable && !standard && !in_place;
+    good = good && (!durable || fsync(fd) == 0);
     if (!standard) {
         good = fclose(out) == 0 && good;
         good = good && (in_place || rename(temporary, file) == 0);
+        good = good && (!durable || sync_name(file)); /* before the state is removed */
     }
     if (!good) {
         fprintf(stderr, "rf-scan: %s: %s\n", standard ? "standard output" : file, strerror(errno));

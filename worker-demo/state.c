@@ -38,15 +38,43 @@ static char *join(const char *a, const char *b)
     return out;
 }
 
-static void make_dirs(const char *path)
+/* What was made, renamed and removed in a directory is so after a power cut too. */
+static void sync_dir(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0) {
+        fail(path);
+    }
+    close(fd);
+}
+
+static bool make_dir(const char *path, bool durable)
+{
+    if (mkdir(path, 0700) != 0) {
+        return errno == EEXIST;
+    }
+    if (durable) {
+        char *parent = must_copy(path), *slash = strrchr(parent, '/');
+        if (slash == NULL) {
+            strcpy(parent, ".");
+        } else {
+            slash[slash == parent] = '\0';
+        }
+        sync_dir(parent);
+        free(parent);
+    }
+    return true;
+}
+
+static void make_dirs(const char *path, bool durable)
 {
     char *copy = must_copy(path);
     for (char *slash = strchr(copy + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(copy, 0700);
+        make_dir(copy, durable); /* one that can't be made and is not there is told below */
         *slash = '/';
     }
-    if (mkdir(copy, 0700) != 0 && errno != EEXIST) {
+    if (!make_dir(copy, durable)) {
         fail(path);
     }
     free(copy);
@@ -136,7 +164,8 @@ static char *state_path(const struct options *o, uint64_t identity)
 }
 
 /* Finished scans remove what is in their directory, so it has to be one of theirs: empty, or with an
- * identity in it. A beginner that was killed leaves an empty lock, and an empty identity perhaps. */
+ * identity in it, which is there before all else. One that was killed before that leaves an empty
+ * lock, and a part of an identity under another name. */
 static bool is_of_scans(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -146,14 +175,14 @@ static bool is_of_scans(const char *path)
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
         struct stat st;
         const char *name = entry->d_name;
-        bool identity = strcmp(name, "identity") == 0;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
             (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)) {
             continue;
         }
-        named = named || (identity && is_identity(fd));
-        strange = strange || !((identity || strcmp(name, "lock") == 0) && S_ISREG(st.st_mode) &&
-                               st.st_size == 0);
+        named = named || (strcmp(name, "identity") == 0 && is_identity(fd));
+        bool lock = strcmp(name, "lock") == 0 && st.st_size == 0;
+        bool begun = strcmp(name, "identity.new") == 0 && st.st_size <= IDENTITY_LEN;
+        strange = strange || !(S_ISREG(st.st_mode) && (lock || begun));
     }
     if (dir != NULL) {
         closedir(dir);
@@ -168,7 +197,7 @@ static bool is_of_scans(const char *path)
 static bool take_lock_once(struct farm *farm, const char *path, unsigned *waited_ms)
 {
     struct stat held, named;
-    make_dirs(farm->state);
+    make_dirs(farm->state, farm->options->durable);
     if (!is_of_scans(farm->state)) {
         fprintf(stderr,
                 "rf-scan: %s: holds other things than a scan; say another --state, or an empty "
@@ -242,15 +271,40 @@ static void remove_found(const struct farm *farm, const char *keep)
     }
 }
 
-void state_remove(struct farm *farm)
+/* Without them there is no scan to go on with, whatever else is there: so they go first. */
+static void remove_items(const struct farm *farm)
 {
-    static const char *const files[] = {"items", "items.new", "identity", "lock"};
-    rf_detail detail = {0};
+    char *file = join(farm->state, "items");
+    bool there = unlink(file) == 0;
+    if (!there && errno != ENOENT) {
+        fail(file);
+    }
+    if (there) {
+        sync_dir(farm->state); /* or they may be back after a power cut, with half of a store */
+    }
+    free(file);
+}
+
+/* False if somebody looks into it, with the ringfence command perhaps. */
+static bool destroy_store(const struct farm *farm)
+{
+    rf_status status;
     /* Workers that were killed a moment ago may still be on their way out. */
-    for (unsigned tries = 0; rf_destroy(farm->store, &detail) == RF_BUSY && tries < 100; tries++) {
+    for (unsigned ms = 0;
+         (status = rf_destroy(farm->store, NULL)) == RF_BUSY && ms < LOCK_PATIENCE_MS; ms += 10) {
         usleep(10000);
     }
+    return status != RF_BUSY;
+}
+
+void state_remove(struct farm *farm)
+{
+    static const char *const files[] = {"items.new", "identity.new", "identity", "lock"};
+    remove_items(farm);
     remove_found(farm, NULL);
+    if (!destroy_store(farm)) {
+        return; /* the same command does, as long as the identity says whose it is */
+    }
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         char *path = join(farm->state, files[i]);
         unlink(path);
@@ -326,7 +380,7 @@ static void open_found(struct farm *farm)
     char name[32];
     snprintf(name, sizeof(name), "found-%016llx", (unsigned long long)farm->items.header->run);
     char *path = join(farm->state, name);
-    make_dirs(path);
+    make_dirs(path, farm->options->durable);
     farm->found = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (farm->found < 0) {
         fail(path);
@@ -335,8 +389,7 @@ static void open_found(struct farm *farm)
     free(path);
 }
 
-/* The store, anew if what is there can't be used: it holds nothing that a new scan can't make. */
-static rf_store *open_store(struct farm *farm, bool fresh)
+static rf_store *open_store(struct farm *farm)
 {
     rf_store *store;
     rf_detail detail = {0};
@@ -345,16 +398,14 @@ static rf_store *open_store(struct farm *farm, bool fresh)
                                 .max_shards = 200000,
                                 .max_bytes = 256u << 20,
                                 .max_runs = 16,
-                                .max_members = 2 * WORKERS_MAX};
-    if (fresh) {
-        for (unsigned ms = 0; rf_destroy(farm->store, &detail) == RF_BUSY && ms < LOCK_PATIENCE_MS;
-             ms += 10) {
-            usleep(10000);
-        }
-    }
+                                .max_members = 2 * WORKERS_MAX,
+                                .segment_bytes = 4u << 20};
     rf_status status = rf_open(farm->store, &options, &store, &detail);
     if (status != RF_OK) {
-        farm_fail(farm->store, status, &detail);
+        char why[512];
+        rf_explain(status, &detail, why, sizeof(why));
+        fprintf(stderr, "rf-scan: %s: %s; --fresh starts over\n", farm->store, why);
+        exit(2);
     }
     return store;
 }
@@ -388,23 +439,86 @@ static void say_resumed(const struct farm *farm, const char *items)
             when);
 }
 
+/* --- beginning and going on --- */
+
+static void identity_text(char text[IDENTITY_LEN + 1], uint64_t identity)
+{
+    snprintf(text, IDENTITY_LEN + 1, "%016llx\n", (unsigned long long)identity);
+}
+
 /* A --state of another scan must not be taken for this one. */
 static bool same_identity(const struct farm *farm, uint64_t identity)
 {
-    char *path = join(farm->state, "identity"), text[32] = "", want[32];
-    snprintf(want, sizeof(want), "%016llx\n", (unsigned long long)identity);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        fail(path);
+    char *path = join(farm->state, "identity");
+    char text[IDENTITY_LEN + 1] = "", want[IDENTITY_LEN + 1];
+    identity_text(want, identity);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool same = fd >= 0 && read(fd, text, sizeof(text)) == IDENTITY_LEN &&
+                memcmp(text, want, IDENTITY_LEN) == 0;
+    if (fd >= 0) {
+        close(fd);
     }
-    bool same = pread(fd, text, sizeof(text) - 1, 0) == IDENTITY_LEN && strcmp(text, want) == 0;
-    if (!same &&
-        (pwrite(fd, want, IDENTITY_LEN, 0) != IDENTITY_LEN || ftruncate(fd, IDENTITY_LEN) != 0)) {
-        fail(path);
-    }
-    close(fd);
     free(path);
     return same;
+}
+
+/* Whole or not at all, whatever happens: what is beside it would be taken for somebody else's. */
+static void write_identity(const struct farm *farm, uint64_t identity)
+{
+    char *path = join(farm->state, "identity"), *temporary = join(farm->state, "identity.new");
+    char text[IDENTITY_LEN + 1];
+    identity_text(text, identity);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || write(fd, text, IDENTITY_LEN) != IDENTITY_LEN || fsync(fd) != 0 ||
+        close(fd) != 0 || rename(temporary, path) != 0) {
+        fail(path);
+    }
+    sync_dir(farm->state);
+    free(path);
+    free(temporary);
+}
+
+/* Whoever is killed in here leaves no items, and then the next one begins in here too; or items of a
+ * run that is not in the store, which is the same. */
+static void begin(struct farm *farm, const char *items, uint64_t identity)
+{
+    remove_items(farm);
+    write_identity(farm, identity);
+    destroy_store(farm);
+    make_items(farm, items);
+    open_found(farm);
+    if (farm->items.header->count > 0 && !farm->options->uncoordinated) {
+        rf_store *store = open_store(farm);
+        register_run(farm, store);
+        rf_close(store);
+    }
+}
+
+/* False if there is no scan that was begun: no items, or a store that does not know their run, such
+ * as after a reboot. The items are of no use then: the files may be others by now. */
+static bool go_on(struct farm *farm, const char *items)
+{
+    rf_run_info run;
+    if (!items_open(&farm->items, items)) {
+        return false;
+    }
+    rf_store *store = open_store(farm);
+    rf_status status = rf_get_run(store, &farm->tenant, farm->items.header->run, &run, NULL);
+    bool begun = status == RF_OK && run.status != RF_RUN_INITIALIZING;
+    if (status != RF_OK && status != RF_RUN_NOT_FOUND) {
+        farm_fail("looking for the scan", status, NULL);
+    }
+    if (begun && run.status == RF_RUN_ACTIVE) {
+        unpark_all(farm, store);
+    }
+    rf_close(store);
+    if (begun) {
+        open_found(farm);
+        say_resumed(farm, items);
+    } else {
+        items_close(&farm->items);
+    }
+    return begun;
 }
 
 void state_open(struct farm *farm, bool *resumed)
@@ -413,36 +527,11 @@ void state_open(struct farm *farm, bool *resumed)
     farm->state = state_path(farm->options, identity);
     take_lock(farm);
     farm->store = join(farm->state, "store");
-    char *file = join(farm->state, "items");
-    bool fresh = farm->options->fresh || farm->options->uncoordinated;
-    /* Items first: without them there is no scan to go on with, whatever else is there. */
-    if (!same_identity(farm, identity) || fresh) {
-        fresh = true;
-        unlink(file);
-    }
-    *resumed = items_open(&farm->items, file);
+    char *items = join(farm->state, "items");
+    *resumed = !farm->options->fresh && !farm->options->uncoordinated &&
+               same_identity(farm, identity) && go_on(farm, items);
     if (!*resumed) {
-        make_items(farm, file);
+        begin(farm, items, identity);
     }
-    open_found(farm);
-    if (farm->items.header->count == 0 || farm->options->uncoordinated) {
-        free(file);
-        return;
-    }
-    rf_store *store = open_store(farm, fresh);
-    rf_run_info run;
-    rf_status status = rf_get_run(store, &farm->tenant, farm->items.header->run, &run, NULL);
-    if (status == RF_RUN_NOT_FOUND || (status == RF_OK && run.status == RF_RUN_INITIALIZING)) {
-        register_run(farm, store);
-        *resumed = false;
-    } else if (status != RF_OK) {
-        farm_fail("looking for the scan", status, NULL);
-    } else if (run.status == RF_RUN_ACTIVE) {
-        unpark_all(farm, store);
-    }
-    rf_close(store);
-    if (*resumed) {
-        say_resumed(farm, file);
-    }
-    free(file);
+    free(items);
 }

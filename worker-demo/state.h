@@ -2,6 +2,7 @@
  * A scan's place on disk, so that the same command finds it again:
  *
  *      <state>/lock          held while a supervisor is at it
+ *      <state>/identity      which scan: paths, rules, options
  *      <state>/items         the work (items.h); names the run
  *      <state>/store/        the ringfence store
  *      <state>/found-<run>/  the ledgers (ledger.h) of this run and of no other

@@ -1,12 +1,11 @@
 /*
- * The power goes while a durable scan is on. What is left then: the log up to some point, the ledgers
- * up to what was synced before the cursors of that point, and nothing in shared memory. The worst of
- * that is made by hand: everything is killed, the region is removed, the end of the log is wiped, and
- * the ledgers are cut to the last byte that the recovered cursors speak of.
+ * The power goes while a durable scan is on. What is left then: the log up to some point, what the scan
+ * synced of its own files, and nothing in shared memory. The worst of that is made: everything is killed,
+ * the region is removed, the end of the log is wiped, and of the scan's files only that is left which
+ * was synced (shadow.h).
  */
-#include <dirent.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,11 +14,12 @@
 
 #include "prng.h"
 #include "scan.h"
+#include "shadow.h"
 #include "trial.h"
 
 static struct trial trial;
 static struct corpus corpus;
-static char store_dir[128];
+static char store_dir[128], shadow[128];
 
 void setUp(void)
 {
@@ -29,6 +29,10 @@ void setUp(void)
                                            .near_misses = 100};
     trial_begin(&trial);
     snprintf(store_dir, sizeof(store_dir), "%s/store", trial.state);
+    snprintf(shadow, sizeof(shadow), "%s/shadow", trial.dir);
+    TEST_ASSERT_EQUAL_INT(0, mkdir(shadow, 0700));
+    TEST_ASSERT_EQUAL_INT(0, setenv("RF_SCAN_SHADOW", shadow, 1));
+    trial.program = RF_SCAN_FRAIL;
     TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
 }
 
@@ -39,14 +43,16 @@ void tearDown(void)
 }
 
 /* Shared memory does not survive. */
-static void remove_region(void)
+static bool remove_region(void)
 {
     struct stat st;
     char path[128];
-    TEST_ASSERT_EQUAL_INT(0, stat(store_dir, &st));
+    if (stat(store_dir, &st) != 0) {
+        return false;
+    }
     snprintf(path, sizeof(path), "/dev/shm/ringfence.%llx.%llx", (unsigned long long)st.st_dev,
              (unsigned long long)st.st_ino);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, unlink(path), path);
+    return unlink(path) == 0;
 }
 
 /* The last bytes of the log, up to half of it: its beginning was waited for when the store was made.
@@ -71,97 +77,34 @@ static void wipe_end_of_log(size_t wipe)
     free(log);
 }
 
-struct cutting {
-    int found;  /* directory */
-    char *kept; /* names of files that cursors speak of, one behind the other */
-    size_t kept_len;
-    uint64_t done;
-};
-
-static void nothing(void *context, const struct record *record)
+static bool add_bytes(void *context, const rf_shard_info *shard)
 {
-    (void)context;
-    (void)record;
-}
-
-static void keep_to(struct cutting *c, uint64_t shard, uint64_t fence, uint64_t length)
-{
-    char name[40];
-    struct stat st;
-    snprintf(name, sizeof(name), "%016" PRIx64 "-%016" PRIx64, shard, fence);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, fstatat(c->found, name, &st, 0), name);
-    TEST_ASSERT_TRUE_MESSAGE((uint64_t)st.st_size >= length,
-                             "a cursor speaks of what is not there");
-    int fd = openat(c->found, name, O_RDWR | O_CLOEXEC);
-    TEST_ASSERT_EQUAL_INT(0, ftruncate(fd, (off_t)length));
-    struct ledger_header header;
-    TEST_ASSERT_EQUAL_INT(sizeof(header), pread(fd, &header, sizeof(header), 0));
-    close(fd);
-    c->kept = realloc(c->kept, c->kept_len + sizeof(name));
-    memcpy(c->kept + c->kept_len, name, sizeof(name));
-    c->kept_len += sizeof(name);
-    if (header.before_fence != 0) {
-        keep_to(c, shard, header.before_fence, header.before_length);
-    }
-}
-
-static bool cut_ledgers_of(void *context, const rf_shard_info *shard)
-{
-    struct cutting *c = context;
     struct progress p;
     TEST_ASSERT_TRUE(progress_decode(shard->cursor.token, &p));
-    c->done += p.bytes;
-    if (p.ledger_fence != 0) {
-        keep_to(c, shard->shard, p.ledger_fence, p.ledger_length);
-        uint64_t bytes = 0;
-        TEST_ASSERT_TRUE(
-            ledger_read(c->found, shard->shard, shard->fence, &p, nothing, NULL, &bytes));
-    }
+    *(uint64_t *)context += p.bytes;
     return true;
 }
 
-static void remove_what_is_not_kept(const struct cutting *c, const char *dir)
-{
-    DIR *list = opendir(dir);
-    struct dirent *entry;
-    while ((entry = readdir(list)) != NULL) {
-        bool kept = entry->d_name[0] == '.';
-        for (size_t at = 0; at < c->kept_len && !kept; at += 40) {
-            kept = strcmp(c->kept + at, entry->d_name) == 0;
-        }
-        if (!kept) {
-            unlinkat(c->found, entry->d_name, 0);
-        }
-    }
-    closedir(list);
-}
-
-/* Returns how many bytes are known to be scanned. */
-static uint64_t cut_ledgers(void)
+/* How many bytes are known to be scanned. */
+static uint64_t bytes_done(void)
 {
     struct items items;
     char path[160];
-    struct cutting c = {0};
+    uint64_t done = 0;
     rf_store *store;
     rf_tenant tenant;
     rf_detail detail = {0};
     snprintf(path, sizeof(path), "%s/items", trial.state);
     TEST_ASSERT_TRUE(items_open(&items, path));
-    snprintf(path, sizeof(path), "%s/found-%016" PRIx64, trial.state, items.header->run);
-    c.found = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    TEST_ASSERT_TRUE(c.found >= 0);
     rf_tenant_from_name(TENANT, &tenant);
     rf_status status = rf_open(store_dir, &(rf_options){0}, &store, &detail);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("OK", rf_status_name(status), detail.where);
     status = rf_list_shards(store, rf_now(store), &tenant, items.header->run, RF_LIST_ALL,
-                            cut_ledgers_of, &c, NULL);
+                            add_bytes, &done, NULL);
     TEST_ASSERT_TRUE(status == RF_OK || status == RF_RUN_NOT_FOUND);
     rf_close(store);
-    remove_what_is_not_kept(&c, path);
-    close(c.found);
-    free(c.kept);
     items_close(&items);
-    return c.done;
+    return done;
 }
 
 static void wait_for_workers(pid_t scan)
@@ -190,13 +133,15 @@ static void a_scan_goes_on_after_a_power_cut(void)
             wait_for_workers(scan);
             trial_sleep_ms(300 + rf_prng_below(&prng, 400));
             trial_kill_all(scan);
-            remove_region();
+            TEST_ASSERT_TRUE(remove_region());
             if (cuts == 0) {
                 wipe_end_of_log(1 + rf_prng_below(&prng, 100000));
             }
-            gone_on += cut_ledgers() > 0;
+            shadow_restore(shadow, trial.dir, "state");
+            gone_on += bytes_done() > 0;
         }
-        TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3 --durable --chunk 16384"));
+        int status = trial_scan(&trial, "-j3 --durable --chunk 16384");
+        TEST_ASSERT_EQUAL_INT_MESSAGE(1, status, trial_read(trial.out, NULL));
         trial_check_planted(&trial, &corpus);
     }
     TEST_ASSERT_GREATER_THAN_UINT_MESSAGE(0, gone_on, "it always started over");
@@ -211,7 +156,7 @@ static void a_volatile_scan_starts_over_after_a_reboot(void)
     wait_for_workers(scan);
     trial_sleep_ms(500);
     trial_kill_all(scan);
-    remove_region();
+    TEST_ASSERT_TRUE(remove_region());
     TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3 --chunk 16384"));
     trial_check_planted(&trial, &corpus);
     struct found found = trial_found(&trial);
@@ -219,10 +164,58 @@ static void a_volatile_scan_starts_over_after_a_reboot(void)
     found_free(&found);
 }
 
+/* One rule is enough here, and is compiled at once. */
+static void take_one_rule(void)
+{
+    static char file[128];
+    const char *end = strstr(rules_builtin, "[aws-secret-access-key]");
+    snprintf(file, sizeof(file), "%s/one.conf", trial.dir);
+    FILE *out = fopen(file, "w");
+    TEST_ASSERT_TRUE(out != NULL && end != NULL);
+    fwrite(rules_builtin, 1, (size_t)(end - rules_builtin), out);
+    fclose(out);
+    trial.rules = file;
+    remove_tree(trial.tree);
+    corpus_free(&corpus);
+    const struct corpus_options options = {.seed = 1, .bytes = 300000, .secrets = 1};
+    TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
+    TEST_ASSERT_EQUAL_STRING("aws-access-key-id", corpus.planted[0].rule);
+}
+
+/* Everything from the first file to the last one that is removed. At no moment is something left that
+ * the same command can't go on with, or a finished scan without its report. */
+static void the_power_may_go_at_any_change_of_a_file(void)
+{
+    int status = 0;
+    unsigned at = 1;
+    take_one_rule();
+    for (; status != 1; at += RF_SCAN_SLOW ? 5 : 1) {
+        char number[16];
+        snprintf(number, sizeof(number), "%u", at);
+        setenv("RF_SCAN_DIE_AT", number, 1);
+        status = trial_scan(&trial, "-j1 --durable");
+        unsetenv("RF_SCAN_DIE_AT");
+        TEST_ASSERT_TRUE_MESSAGE(status == 1 || status == -SIGKILL, number);
+        remove_region();
+        shadow_restore(shadow, trial.dir, "state");
+        shadow_restore(shadow, trial.dir, "found.jsonl");
+        if (status != 1) {
+            int again = trial_scan(&trial, "-j1 --durable");
+            char *said = trial_read(trial.out, NULL);
+            TEST_ASSERT_EQUAL_INT_MESSAGE(1, again, said);
+            free(said);
+        }
+        trial_check_planted(&trial, &corpus);
+        unlink(trial.json);
+    }
+    TEST_ASSERT_GREATER_THAN_UINT(20, at);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(a_scan_goes_on_after_a_power_cut);
     RUN_TEST(a_volatile_scan_starts_over_after_a_reboot);
+    RUN_TEST(the_power_may_go_at_any_change_of_a_file);
     return UNITY_END();
 }

@@ -190,32 +190,87 @@ static void another_scan_does_not_take_the_place_of_this_one(void)
     found_free(&found);
 }
 
-static void an_interrupt_drains_and_a_second_one_stops(void)
+/* Begins a scan of another path in the same --state, which is killed when its workers are at it. */
+static void leave_another_scan(void)
 {
-    for (unsigned times = 1; times <= 2; times++) {
-        pid_t scan = trial_start(&trial, SLOWLY);
-        pid_t workers[8];
-        for (unsigned ms = 0; trial_workers(scan, workers, 8) < 3 && ms < 60000; ms++) {
-            trial_sleep_ms(1);
-        }
-        trial_sleep_ms(200);
-        for (unsigned k = 0; k < times; k++) {
-            kill(-scan, SIGINT); /* as a terminal does: to all of the group */
-            trial_sleep_ms(1);
-        }
-        int status = trial_wait(scan);
-        char *said = trial_read(trial.out, NULL);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(2, status, said);
-        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "goes on from here"), said);
-        free(said);
+    struct trial other = trial;
+    char below[64];
+    pid_t workers[8];
+    snprintf(below, sizeof(below), "/%s", corpus.planted[0].path);
+    below[1 + strcspn(below + 1, "/")] = '\0';
+    strcat(other.tree, below);
+    pid_t scan = trial_start(&other, "-j1 --rate 1K");
+    for (unsigned ms = 0; trial_workers(scan, workers, 8) == 0 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
     }
-    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3 --chunk 16384"));
-    trial_check_planted(&trial, &corpus);
+    trial_kill_all(scan);
+}
+
+/* From the first file to the last one that is removed; and the place is that of another scan, of which
+ * nothing must be taken for this one's. */
+static void killed_at_every_change_of_its_files(void)
+{
+    int status = 0;
+    unsigned at = 1;
+    for (; status != 1; at += RF_SCAN_SLOW ? 7 : 1) {
+        struct trial frail = trial;
+        struct stat st;
+        char number[16];
+        frail.program = RF_SCAN_FRAIL;
+        snprintf(number, sizeof(number), "%u", at);
+        leave_another_scan();
+        setenv("RF_SCAN_DIE_AT", number, 1);
+        status = trial_scan(&frail, "-j2");
+        unsetenv("RF_SCAN_DIE_AT");
+        TEST_ASSERT_TRUE_MESSAGE(status == 1 || status == -SIGKILL, number);
+        if (status != 1) {
+            int again = trial_scan(&trial, "-j2");
+            char *said = trial_read(trial.out, NULL);
+            TEST_ASSERT_EQUAL_INT_MESSAGE(1, again, said);
+            free(said);
+        }
+        trial_check_planted(&trial, &corpus);
+        TEST_ASSERT_NOT_EQUAL_INT_MESSAGE(0, stat(trial.state, &st), number);
+    }
+    TEST_ASSERT_GREATER_THAN_UINT(20, at);
+}
+
+/* After a reboot, say. Then the list of files is of no use either: there may be others by now. */
+static void a_scan_whose_store_is_gone_walks_again(void)
+{
+    char store[128];
+    pid_t workers[8];
+    pid_t scan = trial_start(&trial, SLOWLY);
+    for (unsigned ms = 0; trial_workers(scan, workers, 8) == 0 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    trial_kill_all(scan);
+    snprintf(store, sizeof(store), "%s/store", trial.state);
+    TEST_ASSERT_EQUAL_STRING("OK", rf_status_name(rf_destroy(store, NULL)));
+    trial_write_text(&trial, "new-file", "nothing\n");
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3"));
     struct found found = trial_found(&trial);
-    TEST_ASSERT_TRUE(found.resumed);
+    TEST_ASSERT_FALSE(found.resumed);
+    TEST_ASSERT_EQUAL_UINT64(corpus.files + 1, found.files);
     found_free(&found);
+}
+
+static pid_t start_three(const char *arguments, pid_t *workers)
+{
+    pid_t scan = trial_start(&trial, arguments);
+    for (unsigned ms = 0; trial_workers(scan, workers, 8) < 3 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    trial_sleep_ms(200);
+    return scan;
+}
+
+static void expect_interrupted(pid_t scan)
+{
+    int status = trial_wait(scan);
     char *said = trial_read(trial.out, NULL);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "going on with the scan that was begun at 20"), said);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(2, status, said);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "goes on from here"), said);
     free(said);
 }
 
@@ -238,6 +293,62 @@ static bool somebody_works(void)
     }
     items_close(&items);
     return progress.leased > 0;
+}
+
+/* What a worker is at is committed: here the first part of a file, for which it sleeps for seconds. */
+static void an_interrupt_drains(void)
+{
+    static char text[100000];
+    char *said;
+    memset(text, 'x', sizeof(text));
+    remove_tree(trial.tree);
+    TEST_ASSERT_EQUAL_INT(0, mkdir(trial.tree, 0755));
+    trial_write(&trial, "file", text, sizeof(text));
+    pid_t scan = trial_start(&trial, "-j1 --rate 4K --chunk 16384");
+    for (unsigned ms = 0; !somebody_works() && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    kill(-scan, SIGINT); /* as a terminal does: to all of the group */
+    expect_interrupted(scan);
+    said = trial_read(trial.out, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "interrupted at 16%"), said);
+    free(said);
+    TEST_ASSERT_EQUAL_INT(0, trial_scan(&trial, "-j3 --chunk 16384"));
+    struct found found = trial_found(&trial);
+    TEST_ASSERT_TRUE(found.resumed);
+    TEST_ASSERT_EQUAL_UINT64(sizeof(text), found.bytes);
+    found_free(&found);
+    said = trial_read(trial.out, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "going on with the scan that was begun at 20"), said);
+    free(said);
+}
+
+/* A worker that is stopped can't drain; it is waited for until the user has enough of that. */
+static void a_second_interrupt_stops(void)
+{
+    pid_t workers[8], left[8];
+    pid_t scan = start_three(SLOWLY, workers);
+    kill(workers[0], SIGSTOP);
+    kill(-scan, SIGINT);
+    for (unsigned ms = 0; trial_workers(scan, left, 8) > 1 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    TEST_ASSERT_EQUAL_UINT64(1, trial_workers(scan, left, 8));
+    TEST_ASSERT_EQUAL_INT(workers[0], left[0]);
+    kill(-scan, SIGINT);
+    expect_interrupted(scan);
+    TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j3 --chunk 16384"));
+    trial_check_planted(&trial, &corpus);
+}
+
+/* One that is stopped for good is no reason to wait when others have done its work. */
+static void a_scan_ends_without_a_worker_that_is_stopped(void)
+{
+    pid_t workers[8];
+    pid_t scan = start_three(SLOWLY " --lease 300 --restarts 1000", workers);
+    kill(workers[0], SIGSTOP);
+    TEST_ASSERT_EQUAL_INT(1, trial_wait(scan));
+    trial_check_planted(&trial, &corpus);
 }
 
 /* Kills the workers whenever one of them holds a shard, until the scan ends. */
@@ -302,7 +413,11 @@ int main(void)
     RUN_TEST(work_is_not_done_again);
     RUN_TEST(fresh_starts_over);
     RUN_TEST(another_scan_does_not_take_the_place_of_this_one);
-    RUN_TEST(an_interrupt_drains_and_a_second_one_stops);
+    RUN_TEST(killed_at_every_change_of_its_files);
+    RUN_TEST(a_scan_whose_store_is_gone_walks_again);
+    RUN_TEST(an_interrupt_drains);
+    RUN_TEST(a_second_interrupt_stops);
+    RUN_TEST(a_scan_ends_without_a_worker_that_is_stopped);
     RUN_TEST(the_restart_budget_ends);
     RUN_TEST(what_kills_its_workers_is_set_aside);
     return UNITY_END();

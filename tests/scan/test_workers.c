@@ -8,6 +8,7 @@
 
 #include "prng.h"
 #include "ringfence/ringfence.h"
+#include "scan.h"
 #include "trial.h"
 
 static struct trial trial;
@@ -162,6 +163,83 @@ static void zombies_change_nothing(void)
     }
 }
 
+/* A tree that is too small for two shards: the second worker has work only if the first gives some. */
+static void a_busy_worker_shares_its_shard(void)
+{
+    const struct corpus_options options = {.seed = 1, .bytes = 700000, .secrets = 200};
+    for (unsigned tries = 0;; tries++) {
+        corpus_free(&corpus);
+        remove_tree(trial.tree);
+        TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
+        TEST_ASSERT_LESS_THAN_UINT64(1000000, corpus.bytes + 8192 * corpus.files);
+        TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j2 --rate 400K --chunk 16384"));
+        trial_check_planted(&trial, &corpus);
+        struct found found = trial_found(&trial);
+        uint64_t splits = found.splits;
+        found_free(&found);
+        if (splits > 0) {
+            break; /* otherwise the second began when the first was done: try again */
+        }
+        TEST_ASSERT_LESS_THAN_UINT_MESSAGE(10, tries, "nothing was ever shared");
+    }
+}
+
+static bool note_deadline(void *context, const rf_shard_info *shard)
+{
+    rf_shard_info *leased = context;
+    if (shard->leased) {
+        *leased = *shard;
+    }
+    return true;
+}
+
+/* The shard that somebody holds; not leased: nobody does. */
+static rf_shard_info leased_shard(void)
+{
+    char path[128];
+    struct items items;
+    rf_store *store;
+    rf_tenant tenant;
+    rf_shard_info leased = {0};
+    snprintf(path, sizeof(path), "%s/items", trial.state);
+    if (!items_open(&items, path)) {
+        return leased;
+    }
+    snprintf(path, sizeof(path), "%s/store", trial.state);
+    if (rf_open(path, &(rf_options){.read_only = true}, &store, NULL) == RF_OK) {
+        rf_tenant_from_name(TENANT, &tenant);
+        rf_list_shards(store, rf_now(store), &tenant, items.header->run, RF_LIST_ALL, note_deadline,
+                       &leased, NULL);
+        rf_close(store);
+    }
+    items_close(&items);
+    return leased;
+}
+
+/* A worker that is at one part of a file for longer than a lease lasts keeps it. */
+static void a_lease_is_renewed_while_a_worker_is_at_it(void)
+{
+    static char text[200000];
+    memset(text, 'x', sizeof(text));
+    remove_tree(trial.tree);
+    TEST_ASSERT_EQUAL_INT(0, mkdir(trial.tree, 0755));
+    trial_write(&trial, "file", text, sizeof(text));
+    pid_t scan = trial_start(&trial, "-j1 --rate 1K --chunk 16384 --lease 4000"); /* 16 seconds */
+    rf_shard_info first = {0}, now = {0};
+    for (unsigned ms = 0; !first.leased && ms < 60000; ms++) {
+        first = leased_shard();
+        trial_sleep_ms(1);
+    }
+    for (unsigned ms = 0; now.deadline <= first.deadline && ms < 15000; ms += 10) {
+        trial_sleep_ms(10);
+        now = leased_shard();
+    }
+    trial_kill_all(scan);
+    TEST_ASSERT_TRUE(first.leased && now.leased);
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(first.version, now.version, "it was not at one part");
+    TEST_ASSERT_GREATER_THAN_UINT64_MESSAGE(first.deadline, now.deadline, "never renewed");
+}
+
 int main(void)
 {
     /* The leak checker stops its process by a helper, and waits for ever if that is killed
@@ -172,5 +250,7 @@ int main(void)
     RUN_TEST(any_cutting_of_files);
     RUN_TEST(kills_change_nothing);
     RUN_TEST(zombies_change_nothing);
+    RUN_TEST(a_busy_worker_shares_its_shard);
+    RUN_TEST(a_lease_is_renewed_while_a_worker_is_at_it);
     return UNITY_END();
 }
