@@ -36,13 +36,17 @@ bench-quick: ## two minutes: every target, and whether it is met
 	@cmake/build.sh gcc
 	@bench/all "$(BUILD)/gcc" --quick --targets $(ARGS)
 
-bench-report: ## run every benchmark and write docs/benchmarks.md (RESULTS=FILE: of what is there already)
+bench-report: ## run every benchmark and write docs/benchmarks.md (RESUME=1: finish a run that was cut short; RESULTS=FILE: of what is there already)
 	@cmake/deps.sh bench
-	@if [ -z "$(RESULTS)" ]; then cmake/build.sh gcc && rm -f "$(BUILD)/results.jsonl" && \
-	    bench/all "$(BUILD)/gcc" --results="$(BUILD)/results.jsonl" $(ARGS); fi
-	@results="$(RESULTS)"; results=$${results:-$(BUILD)/results.jsonl}; mkdir -p docs/benchmarks; \
-	    [ "$$results" -ef docs/benchmarks/results.jsonl ] || cp "$$results" docs/benchmarks/results.jsonl
-	@bench/report docs/benchmarks/results.jsonl docs
+	@results="$(RESULTS)"; failed=0; \
+	if [ -z "$$results" ]; then \
+	    results="$(BUILD)/results.jsonl"; cmake/build.sh gcc || exit 1; \
+	    [ -n "$(RESUME)" ] || rm -f "$$results"; \
+	    bench/all "$(BUILD)/gcc" --results="$$results" $(if $(RESUME),--resume) $(ARGS) || failed=1; \
+	fi; \
+	mkdir -p docs/benchmarks; \
+	[ "$$results" -ef docs/benchmarks/results.jsonl ] || cp "$$results" docs/benchmarks/results.jsonl; \
+	bench/report docs/benchmarks/results.jsonl docs && exit "$$failed"
 
 bench-counts: deps ## count the instructions of the hot paths again, and keep them in bench/instructions.counts
 	@cmake/build.sh gcc rf-bench-count

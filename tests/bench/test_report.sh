@@ -36,19 +36,20 @@ else
     echo "nothing_measured_is_an_error:PASS"
 fi
 
-if command -v gnuplot >/dev/null; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    machine='{"bench":"machine","name":"now","command":"it","commit":"none"}'
-    printf '%s\n' "$machine" "$plain" "$good" "$bad" "$(skipped "a peer")" >"$work/rows"
-    "$root/bench/report" "$work/rows" "$work" || failures=$((failures + 1))
-    check the_document_counts_them_the_same_way \
-        '1 of 2 are met; 1 could not be measured and count as neither. `make bench-quick` prints them in about two minutes.' \
-        "$(cat "$work/benchmarks.md")"
-    check the_document_names_what_was_skipped "| peers | a peer |  |  |  | skipped: there is no server |" \
-        "$(cat "$work/benchmarks.md")"
-else
-    echo "there is no gnuplot: the document was not made"
-fi
+# The document is looked at, and not the plots.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin"
+printf '#!/bin/sh\ncat >/dev/null\n' >"$work/bin/gnuplot"
+chmod +x "$work/bin/gnuplot"
+PATH=$work/bin:$PATH
+machine='{"bench":"machine","name":"now","command":"it","commit":"none"}'
+printf '%s\n' "$machine" "$plain" "$good" "$bad" "$(skipped "a peer")" >"$work/rows"
+"$root/bench/report" "$work/rows" "$work" || failures=$((failures + 1))
+check the_document_counts_them_the_same_way \
+    '1 of 2 are met; 1 could not be measured and count as neither. `make bench-quick` prints them in about two minutes.' \
+    "$(cat "$work/benchmarks.md")"
+check the_document_names_what_was_skipped "| peers | a peer |  |  |  | skipped: there is no server |" \
+    "$(cat "$work/benchmarks.md")"
 echo "$tests Tests $failures Failures 0 Ignored"
 [ "$failures" = 0 ]
