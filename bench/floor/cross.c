@@ -130,7 +130,8 @@ void measure_cross(void)
         };
         report(rows, COUNT(rows));
     } else {
-        fprintf(stderr, "cross: needs two cores\n");
+        bench_print_skipped(stdout, &options, "floor", "cross-core and futex round trip",
+                            "there is one core only");
     }
     measure_timer();
 }

@@ -86,7 +86,8 @@ void measure_calls(struct farm *farm)
         };
         report(rows, COUNT(rows));
     } else {
-        fprintf(stderr, "calls: not linked with jemalloc, whose counters are needed\n");
+        bench_print_skipped(stdout, &options, "region", "heap traffic",
+                            "not linked with jemalloc, whose counters are needed");
     }
     uint64_t counts[3];
     if (tracer_run(be_counted, NULL, counts, COUNT(counts))) {
@@ -97,7 +98,8 @@ void measure_calls(struct farm *farm)
         };
         report(rows, COUNT(rows));
     } else {
-        fprintf(stderr, "calls: tracing is not allowed here\n");
+        bench_print_skipped(stdout, &options, "region", "system calls",
+                            "tracing is not allowed here");
     }
     free_lots();
 }

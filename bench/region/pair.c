@@ -87,7 +87,8 @@ void measure_pair(struct farm *farm)
     farm_manifest_free(&manifest);
     struct crew *crew = crew_start(arrive, NULL, work, KINDS);
     if (crew == NULL) {
-        fprintf(stderr, "pair: needs two cores\n");
+        bench_print_skipped(stdout, &options, "region", rows[CHECKPOINT].name,
+                            "there is one core only");
         return;
     }
     const uint32_t rounds = options.rounds < ROUNDS_MAX ? options.rounds : ROUNDS_MAX;
