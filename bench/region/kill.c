@@ -132,24 +132,23 @@ void measure_kill(void)
 
     static const struct part {
         const char *name;
-        double part;
-        const char *facts;
+        double percent;
     } parts[] = {
-        {"kill -9 to the next holder, 10%", 0.1, "\"failover\":10"},
-        {"kill -9 to the next holder, median", 0.5, "\"failover\":50"},
-        {"kill -9 to the next holder, 90%", 0.9, "\"failover\":90"},
-        {"kill -9 to the next holder, 99%", 0.99, "\"failover\":99"},
-        {"kill -9 to the next holder, 99.9%", 0.999, "\"failover\":99.9"},
-        {"kill -9 to the next holder, longest", 1, "\"failover\":100"},
+        {"kill -9 to the next holder, 10%", 10},     {"kill -9 to the next holder, median", 50},
+        {"kill -9 to the next holder, 90%", 90},     {"kill -9 to the next holder, 99%", 99},
+        {"kill -9 to the next holder, 99.9%", 99.9}, {"kill -9 to the next holder, longest", 100},
     };
     struct bench_case rows[COUNT(parts)];
+    char facts[COUNT(parts)][64];
     for (uint32_t i = 0; i < COUNT(parts); i++) {
+        snprintf(facts[i], sizeof(facts[i]), "\"failover\":%g,\"kills\":%u", parts[i].percent,
+                 kills);
         rows[i] = (struct bench_case){
             .name = parts[i].name,
             .unit = "us",
-            .facts = parts[i].facts,
-            .value = (double)histogram_quantile(&times, parts[i].part) / 1000,
-            .kind = parts[i].part == 0.5 ? BENCH_VALUE_BELOW : BENCH_NO_GOAL,
+            .facts = facts[i],
+            .value = (double)histogram_quantile(&times, parts[i].percent / 100) / 1000,
+            .kind = parts[i].percent == 50 ? BENCH_VALUE_BELOW : BENCH_NO_GOAL,
             .goal = 1000,
         };
     }
