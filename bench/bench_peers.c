@@ -11,12 +11,13 @@
 
 #include "peers/peers.h"
 
-#define ROUNDS      5u
+#define ROUNDS      3u
 #define ROUNDS_MAX  31u
 #define ENTRIES_MAX 32u
 #define REDIS_GOAL  20.0 /* over Redis everysec */
 #define ROW_MAX     96u
 #define FACTS_MAX   200u
+#define PATIENCE_S  300u /* for a turn of one peer in one configuration */
 
 static struct bench_options options;
 static uint32_t rounds;
@@ -39,15 +40,18 @@ static const struct {
 };
 
 /* A peer in one configuration, and what came of it. */
-static struct entry {
+struct entry {
     const struct peer *peer;
     const struct setting *setting;
     bool wanted[COUNTS];
     bool skipped;
+    bool failed;
     double steps[COUNTS][ROUNDS_MAX];
     double seconds[COUNTS][ROUNDS_MAX]; /* of the windows */
-} entries[ENTRIES_MAX];
+};
+static struct entry *entries; /* in memory that all processes share */
 static uint32_t entries_count;
+static bool failed;
 
 static const char *const promise_names[PROMISES] = {
     [PROMISE_VOLATILE] = "volatile",
@@ -131,7 +135,7 @@ static const struct entry *counterpart(const struct entry *e)
     for (uint32_t i = 0; i < entries_count; i++) {
         const struct entry *ours = &entries[i];
         if (ours->peer == &peer_ringfence && ours->setting->promise == e->setting->promise &&
-            ours->setting->renewals == e->peer->keeps_no_cursor) {
+            ours->setting->renewals == e->peer->keeps_no_cursor && !ours->setting->claims_wait) {
             return ours;
         }
     }
@@ -147,6 +151,10 @@ static void report_goal(const struct entry *e, uint32_t which)
     const bool everysec = e->setting->value != NULL && strcmp(e->setting->value, "everysec") == 0;
     snprintf(name, sizeof(name), "ringfence %s over %s %s, %u", ours->setting->name, e->peer->name,
              e->setting->name, worker_counts[which]);
+    if (ours->failed || e->failed) {
+        print_skipped(name, NULL, "one of both failed");
+        return;
+    }
     for (uint32_t i = 0; i < rounds; i++) {
         if (e->steps[which][i] <= 0 || ours->steps[which][i] <= 0) {
             print_skipped(name, NULL,
@@ -188,27 +196,44 @@ static void report_goals(void)
 
 /* --- measuring --- */
 
-static void measure_entry(struct entry *e, uint32_t round)
+struct turn {
+    struct entry *entry;
+    uint32_t round;
+};
+
+static void play_turn(void *argument)
 {
+    const struct turn *turn = argument;
+    struct entry *e = turn->entry;
     char about[400];
     if (!e->peer->start(e->setting, about, sizeof(about))) {
         e->skipped = true;
         print_skipped(e->peer->name, e->setting->name, about);
         return;
     }
-    if (round == 0) {
+    if (turn->round == 0) {
         stale_check(e->peer, e->setting);
         print_about(e, about);
     }
     for (uint32_t i = 0; i < COUNTS; i++) {
         if (e->wanted[i]) {
             struct outcome outcome = fleet_measure(e->peer, e->setting, worker_counts[i], window);
-            e->steps[i][round] = outcome.steps_per_s;
-            e->seconds[i][round] = outcome.seconds;
+            e->steps[i][turn->round] = outcome.steps_per_s;
+            e->seconds[i][turn->round] = outcome.seconds;
         }
     }
     e->peer->stop();
-    if (round + 1 == rounds) {
+}
+
+/* A process of its own for each turn: one that fails, or hangs, costs the others nothing. */
+static void measure_entry(struct entry *e, uint32_t round)
+{
+    struct turn turn = {.entry = e, .round = round};
+    if (!attempt_apart(play_turn, &turn, PATIENCE_S)) {
+        failed = e->failed = true;
+        servers_clear();
+        print_skipped(e->peer->name, e->setting->name, "it failed, or took too long");
+    } else if (!e->skipped && round + 1 == rounds) {
         report_steps(e);
     }
 }
@@ -234,8 +259,10 @@ static void list_entries(void)
                 char name[ROW_MAX];
                 row_name(e, k, name);
                 /* ours that nobody else is compared with in this way stay out */
-                e->wanted[k] = bench_wanted(&options, name) &&
-                               (p != 0 || !e->setting->renewals || options.only != NULL);
+                e->wanted[k] =
+                    bench_wanted(&options, name) &&
+                    (p != 0 || options.only != NULL ||
+                     (!e->setting->renewals && !(e->setting->claims_wait && options.quick)));
             }
         }
         if (known[p].peer == NULL && bench_wanted(&options, known[p].name)) {
@@ -256,6 +283,7 @@ static void list_entries(void)
 
 static int program(void)
 {
+    entries = shared_memory(ENTRIES_MAX * sizeof(*entries));
     list_entries();
     if (!options.json) {
         printf(
@@ -268,13 +296,13 @@ static int program(void)
             bench_print_head(stdout, &options, "peers", "");
         }
         for (uint32_t i = 0; i < entries_count; i++) {
-            if (!entries[i].skipped && any_wanted(&entries[i])) {
+            if (!entries[i].skipped && !entries[i].failed && any_wanted(&entries[i])) {
                 measure_entry(&entries[i], round);
             }
         }
     }
     report_goals();
-    return missed && options.check ? 1 : 0;
+    return failed ? 2 : missed && options.check ? 1 : 0;
 }
 
 int main(int argc, char **argv)

@@ -48,22 +48,35 @@ static pid_t fork_child(void)
     return pid;
 }
 
-static void await(pid_t pid)
+static bool ended_well(pid_t pid)
 {
     int status = 0;
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void await(pid_t pid)
+{
+    if (!ended_well(pid)) {
         _exit(2); /* it has said why */
     }
 }
 
-void apart(void (*work)(void *argument), void *argument)
+bool attempt_apart(void (*work)(void *argument), void *argument, unsigned seconds)
 {
     pid_t pid = fork_child();
     if (pid == 0) {
+        alarm(seconds);
         work(argument);
         exit(0);
     }
-    await(pid);
+    return ended_well(pid);
+}
+
+void apart(void (*work)(void *argument), void *argument)
+{
+    if (!attempt_apart(work, argument, 0)) {
+        _exit(2); /* it has said why */
+    }
 }
 
 /* --- a worker --- */

@@ -55,6 +55,8 @@ struct setting {
     uint32_t shards;   /* enough for a window on a fast machine; it ends early when few are left */
     const char *value; /* what the peer needs to know of it */
     bool renewals;     /* the steps between claim and complete only keep the lease */
+    bool
+        claims_wait; /* as the others' do, though a lost one would do no harm; compared with nobody */
 };
 
 struct peer {
@@ -98,6 +100,8 @@ _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* Runs the program in a child process. However it ends: servers that it left running are stopped and
  * `place`, and what lies in /dev/shm under its name, is removed. */
 int servers_supervise(int (*program)(void));
+/* The same for what a process of the program left that failed, so that the program can go on. */
+void servers_clear(void);
 
 /* The path of a program: an installed one, or one that cmake/deps.sh unpacked; NULL if there is none.
  * directories: a pattern as of glob(3). */
@@ -124,9 +128,11 @@ const char *plain_user(void);
 
 /* --- workers (fleet.c) --- */
 
-/* Calls `work` in a child process, and ends the program if that fails. */
+/* Calls `work` in a child process. False if that fails, or takes longer than so many seconds (0: no matter how long). */
+bool attempt_apart(void (*work)(void *argument), void *argument, unsigned seconds);
+/* The same, and ends the process if that fails. */
 void apart(void (*work)(void *argument), void *argument);
-/* The same, with memory that both see, zeroed, for what comes of it. */
+/* Memory that both see, zeroed, for what comes of it. */
 void *shared_memory(size_t size);
 
 struct window {

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "peers.h"
 
@@ -107,7 +108,6 @@ static bool make_cluster(const char *user)
 
 static bool start(const struct setting *setting, char *about, size_t size)
 {
-    static bool made;
     const char *user = plain_user();
     const char *program = server_find(BINARIES, "postgres");
     char sockets[300], commit[64];
@@ -115,11 +115,10 @@ static bool start(const struct setting *setting, char *about, size_t size)
         snprintf(about, size, "there is no postgres");
         return false;
     }
-    if (!made && !make_cluster(user)) {
+    if (access(place_of("postgres/data/PG_VERSION"), F_OK) != 0 && !make_cluster(user)) {
         snprintf(about, size, "initdb failed as %s", user != NULL ? user : "this user");
         return false;
     }
-    made = true;
     snprintf(sockets, sizeof(sockets), "unix_socket_directories=%s", place_of("postgres"));
     snprintf(commit, sizeof(commit), "synchronous_commit=%s", setting->value);
     const char *arguments[] = {"postgres",

@@ -111,6 +111,9 @@ static enum answer claim(void *worker, struct claim *out)
         return REFUSED;
     }
     must(status, &result.detail, "claim");
+    if (setting->claims_wait) {
+        must(rf_sync(w->store, result.epoch, &result.detail), &result.detail, "sync of a claim");
+    }
     *out = (struct claim){
         .index = (uint32_t)w->grant.lease.shard - 1,
         .fence = w->grant.lease.fence,
@@ -214,6 +217,7 @@ static const struct setting settings[] = {
     {.name = "volatile", .promise = PROMISE_VOLATILE, .shards = 500000},
     {.name = "NOWAIT", .promise = PROMISE_SOON, .shards = 500000},
     {.name = "WAIT", .promise = PROMISE_NOW, .shards = 60000},
+    {.name = "WAIT, claims too", .promise = PROMISE_NOW, .shards = 60000, .claims_wait = true},
     {.name = "volatile, renewals", .promise = PROMISE_VOLATILE, .shards = 500000, .renewals = true},
     {.name = "NOWAIT, renewals", .promise = PROMISE_SOON, .shards = 500000, .renewals = true},
     {.name = "WAIT, renewals", .promise = PROMISE_NOW, .shards = 60000, .renewals = true},

@@ -69,14 +69,23 @@ void server_stop(void)
     running->pid = 0;
 }
 
-static void remove_all(void)
+static void remove_all(const char *what)
 {
     char command[500];
-    snprintf(command, sizeof(command), "rm -rf '%s' /dev/shm/'%s'*", place,
+    snprintf(command, sizeof(command), "rm -rf '%s'%s /dev/shm/'%s'*", place, what,
              strrchr(place, '/') + 1);
     if (system(command) != 0) {
         fprintf(stderr, "rf-bench-peers: could not remove %s\n", place);
     }
+}
+
+void servers_clear(void)
+{
+    server_stop();
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+        /* workers that were killed with the process */
+    }
+    remove_all("/*");
 }
 
 int servers_supervise(int (*program)(void))
@@ -98,6 +107,7 @@ int servers_supervise(int (*program)(void))
     }
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
         exit(program());
     }
     /* The terminal's signals go to the child as well, and end it; others are passed on. */
@@ -117,7 +127,7 @@ int servers_supervise(int (*program)(void))
     while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {
         /* workers that were killed with the program */
     }
-    remove_all();
+    remove_all("");
     if (WIFSIGNALED(status)) {
         fprintf(stderr, "ended by signal %d\n", WTERMSIG(status));
         return 128 + WTERMSIG(status);

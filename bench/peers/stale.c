@@ -116,8 +116,13 @@ static void be_first(const struct scene *scene, int from, int to)
     struct claim claim = {0};
     void *worker = peer->join(0, 2, 1);
     expect(scene, peer->claim(worker, &claim), ACCEPTED, "the only shard is not granted");
-    farm_key(key, 0, 1);
-    expect(scene, peer->checkpoint(worker, key), ACCEPTED, "a checkpoint of the owner is refused");
+    /* What is not kept need not be tried: beanstalkd 1.12 does not look at the deadline of a job that was touched
+     * before its connection says something. */
+    if (!peer->keeps_no_cursor) {
+        farm_key(key, 0, 1);
+        expect(scene, peer->checkpoint(worker, key), ACCEPTED,
+               "a checkpoint of the owner is refused");
+    }
     let_it_expire(scene);
     tell(to, claim.fence);
     hear(from); /* it is granted to the second */
