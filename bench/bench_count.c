@@ -24,6 +24,8 @@
 
 #define CALLS  2000u
 #define SPLITS 100u
+#define LOGGED                                                                                     \
+    500u /* calls that are logged: so few that no lane gets full, and nobody has to write */
 #define SHARDS (CALLS + SPLITS + 1)
 #define RUN    1u
 
@@ -87,17 +89,16 @@ static void renew(rf_lease *lease)
     counted("renew", CALLS);
 }
 
-static void checkpoint(const rf_lease *lease)
+static void checkpoint(const rf_lease *lease, uint32_t calls)
 {
     static uint64_t number;
     uint8_t key[FARM_KEY_LEN];
     const rf_cursor cursor = {.key = {.data = key, .len = sizeof(key)}};
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < calls; i++) {
         farm_key(key, (uint32_t)lease->shard - 1, number++);
         COUNTED(rf_checkpoint(farm.store, ++farm.now, &farm.tenant, lease, &cursor, ++farm.op,
                               &result));
     }
-    counted("checkpoint", CALLS);
 }
 
 static void get(void)
@@ -120,9 +121,9 @@ static void release(void)
     counted("release", CALLS);
 }
 
-static void claim(void)
+static void claim(uint32_t calls)
 {
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < calls; i++) {
         COUNTED(
             rf_claim(farm.store, ++farm.now, &farm.tenant, RUN, 0, RF_BOUND, 0, &grant, &result));
         leases[i] = grant.lease;
@@ -142,16 +143,15 @@ static void park_and_unpark(void)
     counted("unpark", CALLS);
 }
 
-static void complete(void)
+static void complete(uint32_t calls)
 {
     uint8_t key[FARM_KEY_LEN];
     const rf_cursor cursor = {.key = {.data = key, .len = sizeof(key)}};
-    for (uint32_t i = 0; i < CALLS; i++) {
+    for (uint32_t i = 0; i < calls; i++) {
         farm_key(key, (uint32_t)leases[i].shard - 1, UINT64_MAX);
         COUNTED(rf_complete(farm.store, ++farm.now, &farm.tenant, &leases[i], &cursor, ++farm.op,
                             &result));
     }
-    counted("complete", CALLS);
 }
 
 static void split_residual(void)
@@ -178,6 +178,47 @@ static void fill(void)
     farm_manifest_free(&manifest);
 }
 
+static void count_volatile(void)
+{
+    farm_open(&farm, "count", 2 * SHARDS, true);
+    fill();
+    acquire();
+    renew(&leases[SHARDS - 1]);
+    checkpoint(&leases[SHARDS - 1], CALLS);
+    counted("checkpoint", CALLS);
+    get();
+    release();
+    claim(CALLS);
+    counted("claim", CALLS);
+    park_and_unpark();
+    claim(CALLS);
+    CALLGRIND_ZERO_STATS; /* the same once more, for what follows */
+    complete(CALLS);
+    counted("complete", CALLS);
+    split_residual();
+    farm_close(&farm);
+}
+
+/* What a worker calls, in a store with a log, without waiting for it. */
+static void count_logged(void)
+{
+    rf_detail detail = {0};
+    farm_open_durable(&farm, "count", 2 * SHARDS, true);
+    fill();
+    rf_status status = rf_barrier(farm.store, &detail);
+    assert(status == RF_OK);
+    result.durability = RF_NOWAIT;
+    claim(LOGGED);
+    counted("claim logged", LOGGED);
+    checkpoint(&leases[0], LOGGED);
+    counted("checkpoint logged", LOGGED);
+    complete(LOGGED);
+    counted("complete logged", LOGGED);
+    status = rf_barrier(farm.store, &detail);
+    assert(status == RF_OK && rf_durable(farm.store) >= result.epoch);
+    farm_close(&farm);
+}
+
 static int program(int argc, char **argv)
 {
     (void)argc;
@@ -185,21 +226,8 @@ static int program(int argc, char **argv)
     if (!options.json) {
         printf("compiler %s-%s\n", COMPILER, MACHINE);
     }
-    farm_open(&farm, "count", 2 * SHARDS, true);
-    fill();
-    acquire();
-    renew(&leases[SHARDS - 1]);
-    checkpoint(&leases[SHARDS - 1]);
-    get();
-    release();
-    claim();
-    counted("claim", CALLS);
-    park_and_unpark();
-    claim();
-    CALLGRIND_ZERO_STATS; /* the same once more, for what follows */
-    complete();
-    split_residual();
-    farm_close(&farm);
+    count_volatile();
+    count_logged();
     return 0;
 }
 

@@ -43,7 +43,7 @@ void open_mode(struct farm *farm, rf_durability mode)
     if (mode == RF_VOLATILE) {
         farm_open(farm, "micro", SHARDS_MAX, false);
     } else {
-        farm_open_durable(farm, "micro", SHARDS_MAX);
+        farm_open_durable(farm, "micro", SHARDS_MAX, false);
     }
 }
 

@@ -18,7 +18,7 @@
 static const char *const farm_names[] = {"main",    "thousand", "ten",   "hundred",
                                          "million", "kill",     "count", "micro"};
 /* ... and durable ones */
-static const char *const field_names[] = {"micro"};
+static const char *const field_names[] = {"micro", "count"};
 #define FARM_NAMES  (sizeof(farm_names) / sizeof(farm_names[0]))
 #define FIELD_NAMES (sizeof(field_names) / sizeof(field_names[0]))
 #define NAME_SIZE   sizeof(((struct farm *)0)->name)
@@ -140,14 +140,15 @@ void farm_open(struct farm *farm, const char *which, uint64_t max_shards, bool m
                                    .manual = manual});
 }
 
-void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards)
+void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards, bool manual)
 {
     begin(farm);
     write_directory(farm->name, which);
     open_named(farm, &(rf_options){.create = true,
                                    .max_shards = max_shards,
                                    .busy_timeout = PATIENCE_NS,
-                                   .durability = RF_NOWAIT});
+                                   .durability = RF_NOWAIT,
+                                   .manual = manual});
 }
 
 void farm_close(struct farm *farm)

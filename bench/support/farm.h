@@ -24,7 +24,7 @@ int farm_supervise(int (*program)(int argc, char **argv), int argc, char **argv)
 /* Opens, and makes if need be, the store `which` of this program: one of farm_names. */
 void farm_open(struct farm *farm, const char *which, uint64_t max_shards, bool manual);
 /* The same for a durable one, in $RF_BENCH_DIR or /var/tmp: it should be on the disk that is meant. */
-void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards);
+void farm_open_durable(struct farm *farm, const char *which, uint64_t max_shards, bool manual);
 void farm_close(struct farm *farm);
 /* Removes it for good, when all have closed it or are gone. */
 void farm_destroy(const struct farm *farm);
