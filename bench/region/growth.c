@@ -135,9 +135,11 @@ static void measure_size(struct field *f, const struct size *size)
     struct lot *half_behind = make_lot(&f->farm, leases, held);
     struct lot *third_behind = make_lot(&f->farm, leases, held);
     struct lot *two_thirds_behind = make_lot(&f->farm, leases, held);
+    struct lot *sixth_behind = make_lot(&f->farm, leases, held);
     half_behind->at = held / 2;
     third_behind->at = held / 3;
     two_thirds_behind->at = held / 3 * 2;
+    sixth_behind->at = held / 6;
     lot->shards = size->count;
     struct bench_case calls[] = {
         h_case(),
@@ -156,6 +158,11 @@ static void measure_size(struct field *f, const struct size *size)
          .context = two_thirds_behind,
          .n = LOT_COLD,
          .facts = fact("release + acquire", size->count)},
+        {.name = text("park + unpark + acquire, random of %s, all held", size->name),
+         .run = run_park_unpark_acquire,
+         .context = sixth_behind,
+         .n = LOT_COLD,
+         .facts = fact("park + unpark + acquire", size->count)},
         {.name = text("get_shard, random of %s, all held", size->name),
          .run = run_get_shard,
          .context = half_behind,

@@ -106,6 +106,28 @@ void run_release_acquire(void *context, uint64_t n)
     }
 }
 
+/* The shard leaves those that can be claimed, is one of them again, and comes back. */
+void run_park_unpark_acquire(void *context, uint64_t n)
+{
+    struct lot *lot = context;
+    struct farm *farm = lot->farm;
+    static _Alignas(8) uint8_t scratch[4096];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    for (uint64_t i = 0; i < n; i++) {
+        rf_lease *lease = visit(lot);
+        must_execute(rf_park(farm->store, ++farm->now, &farm->tenant, lease, RF_PARK_OTHER,
+                             ++farm->op, &lot->result),
+                     &lot->result);
+        must_execute(rf_unpark(farm->store, ++farm->now, &farm->tenant, lease->run, lease->shard,
+                               ++farm->op, &lot->result),
+                     &lot->result);
+        must_execute(rf_acquire(farm->store, ++farm->now, &farm->tenant, lease->run, lease->shard,
+                                1, RF_BOUND, &grant, &lot->result),
+                     &lot->result);
+        *lease = grant.lease;
+    }
+}
+
 static void run_now(void *context, uint64_t n)
 {
     struct lot *lot = context;

@@ -65,6 +65,7 @@ void shuffle(rf_lease *leases, uint32_t count);
 void run_checkpoint(void *context, uint64_t n);
 void run_renew(void *context, uint64_t n);
 void run_release_acquire(void *context, uint64_t n);
+void run_park_unpark_acquire(void *context, uint64_t n);
 void run_get_shard(void *context, uint64_t n);
 /* The whole run at once. */
 void run_progress(void *context, uint64_t n);
