@@ -233,35 +233,36 @@ static enum answer claim(void *worker, struct claim *out)
     return ACCEPTED;
 }
 
-/* In a transaction: whether the shard is still ours. */
-static bool is_ours(const struct worker *w, MDB_txn *txn)
+/* The entry of the shard is looked for once, and then changed or removed where it is. */
+static enum answer change(struct worker *w, const uint8_t *key, bool last)
 {
-    MDB_val key = {sizeof(w->id), (void *)&w->id}, value;
+    MDB_txn *txn;
+    MDB_cursor *cursor;
+    MDB_val id = {sizeof(w->id), &w->id}, value;
     uint64_t fence = 0;
-    int rc = mdb_get(txn, w->held, &key, &value);
+    must(mdb_txn_begin(w->env, NULL, 0, &txn), "begin");
+    must(mdb_cursor_open(txn, w->held, &cursor), "cursor");
+    int rc = mdb_cursor_get(cursor, &id, &value, MDB_SET);
     if (rc == 0) {
         memcpy(&fence, value.mv_data, sizeof(fence));
     } else if (rc != MDB_NOTFOUND) {
         must(rc, "get");
     }
-    return rc == 0 && fence == w->record.fence;
-}
-
-static enum answer change(struct worker *w, const uint8_t *key, bool last)
-{
-    MDB_txn *txn;
-    must(mdb_txn_begin(w->env, NULL, 0, &txn), "begin");
-    if (!is_ours(w, txn)) {
+    if (rc != 0 || fence != w->record.fence) {
+        mdb_cursor_close(cursor);
         mdb_txn_abort(txn);
         return REFUSED;
     }
     memcpy(w->record.cursor, key, FARM_KEY_LEN);
     w->record.has_cursor = 1;
     if (last) {
-        MDB_val id = {sizeof(w->id), &w->id};
-        must(mdb_del(txn, w->held, &id, NULL), "delete");
+        must(mdb_cursor_del(cursor, 0), "delete");
+        put(txn, w->done, w);
+    } else {
+        value = (MDB_val){sizeof(w->record), &w->record};
+        must(mdb_cursor_put(cursor, &id, &value, MDB_CURRENT), "put");
     }
-    put(txn, last ? w->done : w->held, w);
+    mdb_cursor_close(cursor);
     must(mdb_txn_commit(txn), "commit");
     return ACCEPTED;
 }
