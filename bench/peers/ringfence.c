@@ -35,6 +35,8 @@ static rf_store *open_store(void)
     const rf_options options = {
         .create = true,
         .durability = durability(),
+        /* Where 32 workers share few cores with others, the holder of a lock may be without one for long. */
+        .busy_timeout = 60 * RF_SECOND,
         .region_path = setting->promise == PROMISE_VOLATILE ? NULL : region,
     };
     rf_detail detail = {0};
@@ -58,8 +60,8 @@ static bool start(const struct setting *wanted, char *about, size_t size)
     rf_detail detail = {0};
     must(rf_inspect(store, &inspection, &detail), &detail, "looking");
     must(rf_close(store), NULL, "closing");
-    snprintf(about, size, "ringfence %s%s%s, all defaults", rf_version_string(),
-             inspection.io_path[0] != 0 ? ", " : "", inspection.io_path);
+    snprintf(about, size, "ringfence %s%s%s, all defaults but patience for locks",
+             rf_version_string(), inspection.io_path[0] != 0 ? ", " : "", inspection.io_path);
     return true;
 }
 
