@@ -9,7 +9,7 @@
 
 #include "micro/micro.h"
 
-#define ROUNDS       5u /* at full speed, and one before that does not count */
+#define ROUNDS       3u /* at full speed, and one before that does not count */
 #define ROUNDS_PACED 3u /* at a fixed rate */
 #define ROUNDS_MAX   31u
 #define STEPS_MAX    24u

@@ -285,8 +285,7 @@ const struct peer peer_beanstalkd = {
     .name = "beanstalkd",
     .cannot =
         "keep a cursor or give a fence, so touch stands for a checkpoint and is not written to the disk; "
-        "refuse a stale delete while nobody else has reserved the job; end the reservation of a job that was touched "
-        "while its connection is silent",
+        "refuse a stale delete while nobody else has reserved the job",
     .settings = settings,
     .settings_count = COUNT(settings),
     .lease_ms = 1000,
