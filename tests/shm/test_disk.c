@@ -629,6 +629,82 @@ static void every_write_asks_for_direct_and_durable(void)
     TEST_ASSERT_TRUE(writing != 0);
 }
 
+#if SEES_THE_RING
+/* The write that is in flight has ended: the kernel's answer to it is another. */
+static void answer(int32_t result)
+{
+    struct io_uring_cqe *completion;
+    TEST_ASSERT_EQUAL(0, io_uring_wait_cqe(disk->ring, &completion));
+    completion->res = result;
+}
+
+/* Two blocks, of which what the answer does not say is not there. */
+static void expect_completed(int32_t result, size_t there)
+{
+    static const uint8_t nothing[2 * BLOCK];
+    uint64_t tag = 0;
+    int error = -1;
+    bool missing;
+    fill(memory, 2 * BLOCK, (uint64_t)result);
+    RF_EXPECT(RF_OK, rf_log_write_begin(disk, BLOCK, memory, 2 * BLOCK, 5, &detail));
+    answer(result);
+    patch_file(segment_path(0), (off_t)(2 * BLOCK + there), nothing, 2 * BLOCK - there);
+    TEST_ASSERT_TRUE(rf_log_write_next(disk, true, &tag, &error));
+    TEST_ASSERT_EQUAL_UINT64(5, tag);
+    TEST_ASSERT_EQUAL(0, error);
+    RF_EXPECT(RF_OK, rf_log_pread(disk, BLOCK, seen, 2 * BLOCK, &missing, &detail));
+    TEST_ASSERT_EQUAL_MEMORY(memory, seen, 2 * BLOCK);
+}
+
+static void expect_failed(int32_t result, int expected)
+{
+    uint64_t tag;
+    int error = -1;
+    RF_EXPECT(RF_OK, rf_log_write_begin(disk, 0, memory, BLOCK, 6, &detail));
+    answer(result);
+    TEST_ASSERT_TRUE(rf_log_write_next(disk, true, &tag, &error));
+    TEST_ASSERT_EQUAL(expected, error);
+}
+
+/* What was interrupted, or could not be done now, or only in part, is done; what failed is said, and not done again. */
+static void completions_mean_what_they_say(void)
+{
+    const char *why;
+    open_disk(8 * BLOCK);
+    make_upto(4);
+    rf_disk_probe(disk);
+    if (rf_disk_backend(disk, &why) != RF_DISK_URING_DIRECT) {
+        TEST_IGNORE_MESSAGE(why);
+    }
+    expect_completed(-EINTR, 0);
+    expect_completed(-EAGAIN, 0);
+    expect_completed(512, 0);
+    expect_completed(BLOCK, BLOCK);
+    expect_completed(BLOCK + 512, BLOCK);
+    expect_failed(-EIO, EIO);
+    expect_failed(-ENOSPC, ENOSPC);
+    expect_failed(0, EIO);
+    expect_failed(-EINVAL, EINVAL); /* direct writes have succeeded: it is not for them */
+    TEST_ASSERT_EQUAL(RF_DISK_URING_DIRECT, rf_disk_backend(disk, &why));
+    expect_completed(2 * BLOCK, 2 * BLOCK);
+}
+
+/* The first direct write tells whether the file system takes them. */
+static void a_first_write_that_is_invalid_is_made_through_the_cache(void)
+{
+    const char *why;
+    open_disk(8 * BLOCK);
+    make_upto(4);
+    rf_disk_probe(disk);
+    if (rf_disk_backend(disk, &why) != RF_DISK_URING_DIRECT) {
+        TEST_IGNORE_MESSAGE(why);
+    }
+    expect_completed(-EINVAL, 0);
+    TEST_ASSERT_EQUAL(RF_DISK_URING_BUFFERED, rf_disk_backend(disk, &why));
+    TEST_ASSERT_NOT_NULL(strstr(why, "O_DIRECT is refused"));
+}
+#endif
+
 /* The disk's: files of the directory, and rings. */
 static unsigned descriptors(bool *all_closed_by_exec)
 {
@@ -1311,6 +1387,10 @@ int main(void)
     RUN_TEST(many_writes_in_flight_all_land_once);
     RUN_TEST(closing_waits_for_what_is_in_flight);
     RUN_TEST(every_write_asks_for_direct_and_durable);
+#if SEES_THE_RING
+    RUN_TEST(completions_mean_what_they_say);
+    RUN_TEST(a_first_write_that_is_invalid_is_made_through_the_cache);
+#endif
     RUN_TEST(descriptors_are_few_and_not_inherited_by_programs);
     RUN_TEST(signals_do_not_break_writes);
     RUN_TEST(io_uring_denied_by_a_profile);
