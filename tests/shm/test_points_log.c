@@ -30,6 +30,7 @@
 #include "prng.h"
 #include "reap.h"
 #include "shop.h"
+#include "snapshot.h"
 #include "vault.h"
 
 #define PATIENCE_MS 60000u /* ends a hang */
@@ -1116,6 +1117,62 @@ static void who_commits_after_the_copy_is_in_an_epoch_that_is_replayed(void)
     expect_puppet_ends_well();
 }
 
+static struct {
+    unsigned kept, replaceable;
+    bool copying;
+    rf_store *other;
+    rf_lease lease; /* the other's */
+} watch;
+
+static void watch_a_backup(const char *name)
+{
+    rf_result result = {.durability = RF_WAIT};
+    bool kept = atomic_load(&header()->snapshotter) >> 32 == RF_SNAPSHOTTER_KEPT;
+    if (strcmp(name, "backup.snapshot") == 0) {
+        watch.copying = true;
+    } else if (strcmp(name, "disk.file_published") == 0 && watch.copying) {
+        watch.copying = false; /* what the log has from here on comes too late */
+        rf_status status = vault_step(watch.other, &vault, &watch.lease, 1, 700, 0, &result);
+        CLAIM(status == RF_OK, result.detail.where);
+    } else if (strcmp(name, "backup.segment") == 0 || strcmp(name, "verify.kept") == 0) {
+        watch.kept += kept;
+        watch.replaceable += !kept;
+    }
+}
+
+/* A copy ends where the log was durable when it was begun. Nobody takes over from whoever makes it, or verifies: he would
+ * remove what they read. */
+static void a_backup_is_of_one_moment_and_keeps_others_from_taking_snapshots(void)
+{
+    rf_detail detail = {0};
+    rf_verification v = {0};
+    struct logbook book;
+    char copy[120];
+    open_quiet_theatre();
+    watch.kept = watch.replaceable = 0;
+    watch.other = vault_open_manual(&vault);
+    watch.lease = vault_lease(watch.other, &vault, 1, 1);
+    snprintf(copy, sizeof(copy), "%.80s-copy", vault.directory);
+    rf_point_on_hit = watch_a_backup;
+    rf_status status = rf_backup(judge, copy, &detail);
+    CLAIM(status == RF_OK, detail.where);
+    CLAIM(watch.kept != 0 && watch.replaceable == 0, "a backup may be replaced");
+    watch.kept = 0;
+    status = rf_verify(judge, say_difference, NULL, &v, &detail);
+    rf_point_on_hit = on_point;
+    CLAIM(status == RF_OK && v.differences == 0, detail.where);
+    CLAIM(watch.kept != 0 && watch.replaceable == 0, "a verification may be replaced");
+    CLAIM(atomic_load(&header()->snapshotter) == 0, "it is kept for longer");
+    CLAIM(logbook_read(&book, vault.directory, rf_durable(judge)), book.broken);
+    CLAIM(logbook_find(&book, 700) != NULL, "the other's step is not in the log");
+    logbook_free(&book);
+    CLAIM(logbook_read(&book, copy, 1), book.broken);
+    CLAIM(logbook_find(&book, 700) == NULL, "a later step is in the copy");
+    logbook_free(&book);
+    rf_close(watch.other);
+    RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
+}
+
 /* A process that is stopped while it is the one that writes for all. */
 static void a_stopped_flusher_is_replaced(void)
 {
@@ -1931,6 +1988,7 @@ int main(int argc, char **argv)
     PLAY(a_walk_over_what_is_overwritten_meanwhile_starts_over);
     PLAY(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
     PLAY(who_commits_after_the_copy_is_in_an_epoch_that_is_replayed);
+    PLAY(a_backup_is_of_one_moment_and_keeps_others_from_taking_snapshots);
     PLAY(a_writer_stopped_for_long_finds_its_segment_gone);
     PLAY(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
     PLAY(a_stopped_flusher_is_replaced);
