@@ -1173,12 +1173,39 @@ static void a_backup_is_of_one_moment_and_keeps_others_from_taking_snapshots(voi
     RF_EXPECT(RF_OK, rf_destroy(copy, &detail));
 }
 
+static bool find_guardian(pid_t pid, uint32_t *id)
+{
+    const struct rf_map *map = rf_handle_of(judge)->map;
+    uint32_t used = atomic_load(&map->header->members_used);
+    for (uint32_t slot = 0; slot < used; slot++) {
+        struct rf_member *m = rf_member_at(map, slot);
+        if (atomic_load(&m->pid) == (uint32_t)pid && atomic_load(&m->is_guardian) != 0 &&
+            atomic_load(&m->liveness) != 0) {
+            *id = rf_id(slot, atomic_load(&m->generation));
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool another_flushes(void *context)
+{
+    uint64_t who = atomic_load(&header()->flusher);
+    return who != 0 && who != *(const uint32_t *)context;
+}
+
 /* A process that is stopped while it is the one that writes for all. */
 static void a_stopped_flusher_is_replaced(void)
 {
     open_theatre(RF_NOWAIT, RF_NOWAIT);
     start_victim("log.before_write", 2, SIGSTOP, THE_OTHERS, RF_NOWAIT);
     CLAIM(was_caught(), "it never came");
+    uint32_t id = 0;
+    CLAIM(find_guardian(victim_pid, &id), "it has no guardian");
+    atomic_store(&header()->flusher_at, rf_monotonic_ns());
+    atomic_store(&header()->flusher,
+                 id); /* it may have been at it only because its lane was full */
+    CLAIM(crew_until(another_flushes, &id, PATIENCE_MS), "it is waited for");
     claim_walkers_go_on(20); /* also: something becomes durable */
     claim_late_steps_change_nothing();
     claim_walkers_go_on(20);
