@@ -8,6 +8,7 @@
 #include "admit.h"
 #include "futex.h"
 #include "lane.h"
+#include "log.h"
 #include "point.h"
 #include "reap.h"
 #include "sweep.h"
@@ -297,7 +298,15 @@ rf_status rf_member_repair(struct rf_map *map, struct rf_robust *robust, uint64_
     }
     rf_status status = enter_repair(map, robust, busy_ns, now, actor, detail);
     if (status == RF_OK) {
-        rf_sweep_all(actor, now);
+        if (map->header->sealing != 0) {
+            status = rf_logger_make(map, actor->id, &actor->logger, detail);
+        }
+        if (status == RF_OK) {
+            rf_sweep_all(actor, now);
+        }
+        if (actor->logger != NULL) {
+            rf_logger_drop(actor->logger);
+        }
         rf_member_leave(map, robust, REPAIR_SLOT);
     }
     free(actor);

@@ -710,6 +710,57 @@ static void who_takes_a_backup_is_not_replaced_however_long_it_takes(void)
     rf_close(keeper);
 }
 
+static void tell(void *context, const char *what)
+{
+    (void)context;
+    printf("  %s\n", what);
+}
+
+/* Leases two shards, and is killed with them. */
+static int lease_two(void *argument)
+{
+    _Atomic uint32_t *ready = argument;
+    rf_store *own = vault_open(&vault);
+    uint32_t first = 2 * atomic_load(ready) + 1;
+    for (uint32_t i = first; i < first + 2; i++) {
+        vault_lease(own, &vault, 1, i);
+    }
+    atomic_fetch_add(ready, 1);
+    crew_sleep_ms(PATIENCE_MS);
+    return 1;
+}
+
+/* Whoever finds all slots taken by the dead ends their leases from the slot for repairs: into the log, too. */
+static void a_store_full_of_the_dead_can_be_entered(void)
+{
+    enum { MEMBERS = 2 };
+    pid_t pids[MEMBERS];
+    _Atomic uint32_t *ready = crew_shared(sizeof(*ready));
+    rf_verification v = {0};
+    found(RF_WAIT);
+    vault.options.max_members = MEMBERS; /* a handle and a guardian each */
+    store = vault_open(&vault);
+    vault_run(store, &vault, 1, 1, 2 * MEMBERS, RF_WAIT);
+    rf_close(store);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        pids[i] = crew_start(lease_two, (void *)ready);
+        while (atomic_load(ready) == i) {
+            usleep(1000);
+        }
+    }
+    crew_stop(pids[0]); /* or it would settle the other */
+    crew_kill(pids[1]);
+    crew_kill(pids[0]);
+    store = vault_open(&vault);
+    TEST_ASSERT_NOT_EQUAL(0, inspect().leases_lost);
+    for (uint32_t i = 1; i <= 2 * MEMBERS; i++) {
+        vault_lease(store, &vault, 1, i);
+    }
+    RF_EXPECT(RF_OK, rf_verify(store, tell, NULL, &v, &detail));
+    TEST_ASSERT_EQUAL_UINT64(0, v.differences);
+    crew_unshare((void *)ready, sizeof(*ready));
+}
+
 static void touch(const char *name, uint32_t id, char path[200])
 {
     snprintf(path, 200, "%.96s/tmp.%s.%08" PRIx32 "00000001.0", vault.directory, name, id);
@@ -1379,6 +1430,7 @@ int main(void)
     RUN_TEST(a_snapshotter_who_is_not_heard_of_is_named_and_replaced);
     RUN_TEST(who_takes_a_backup_is_not_replaced_however_long_it_takes);
     RUN_TEST(who_takes_a_backup_is_named_when_the_next_snapshot_is_due);
+    RUN_TEST(a_store_full_of_the_dead_can_be_entered);
     RUN_TEST(what_the_dead_had_begun_goes_with_the_next_snapshot);
     RUN_TEST(a_damaged_batch_full_of_zeros_is_not_taken_for_the_end);
     RUN_TEST(a_barrier_fails_after_a_write_error_and_what_is_durable_stays_so);
