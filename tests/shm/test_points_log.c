@@ -1425,6 +1425,49 @@ static void let_it_go(const char *name)
     }
 }
 
+static uint64_t walked_at_sleep;
+
+static void look_how_far_was_walked(const char *name)
+{
+    if (strcmp(name, "log.before_sleep") == 0 && walked_at_sleep == 0) {
+        walked_at_sleep = atomic_load(&rf_handle_of(judge)->actor.me->lane.walked);
+        atomic_store(&held->since, 0);
+    }
+}
+
+/* Of three batches the first is done, and its writer was stopped before he could say so; the second is in somebody's hands;
+ * the third is written by one who has computed the second, too. He may say how far he walked for the first only: whoever
+ * computes the second begins there. */
+static void a_walk_is_told_of_when_its_batch_is_durable(void)
+{
+    rf_detail detail = {0};
+    open_quiet_theatre();
+    rf_store *other = vault_open_manual(&vault);
+    rf_lease lease = vault_lease(judge, &vault, 1, 1);
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    start_puppet("log.done", 1);
+    uint64_t first = step_of_judge(&lease, 1, 0, RF_NOWAIT);
+    uint64_t end = atomic_load(&rf_handle_of(judge)->actor.me->lane.end);
+    cue_puppet();
+    TEST_ASSERT_EQUAL_UINT64(first - 1, rf_durable(judge));
+    TEST_ASSERT_EQUAL_UINT64(first + 1, step_of_judge(&lease, 2, 0, RF_NOWAIT));
+    held = rf_entry_of(rf_handle_of(judge)->map, first + 1);
+    atomic_store(&header()->epoch, first + 2);
+    atomic_store(&held->since, rf_monotonic_ns() + 3600 * RF_SECOND);
+    atomic_store(&held->writer, rf_entry_tag(first + 1) << 32 | rf_handle_of(judge)->actor.id);
+    TEST_ASSERT_EQUAL_UINT64(first + 2, step_of_judge(&lease, 3, 0, RF_NOWAIT));
+    walked_at_sleep = 0;
+    rf_point_on_hit = look_how_far_was_walked;
+    rf_status status = rf_sync(other, first + 2, &detail);
+    rf_point_on_hit = on_point;
+    CLAIM(status == RF_OK, detail.where);
+    CLAIM(walked_at_sleep != 0, "the second was not waited for");
+    CLAIM(walked_at_sleep <= end, "others would begin behind what is not durable");
+    expect_puppet_ends_well();
+    expect_steps_in_log(3);
+    rf_close(other);
+}
+
 /* A batch is in somebody's hands. Whoever waits for the next one seals it if the last batches were of few lanes, and
  * leaves it to gather records if they were of many. */
 static void few_lanes_have_more_batches_in_flight_than_many(void)
@@ -2022,6 +2065,7 @@ int main(int argc, char **argv)
     PLAY(after_a_write_error_nothing_is_acknowledged_and_reads_go_on);
     PLAY(a_segment_whose_name_was_not_made_durable_ends_the_log);
     PLAY(an_epoch_that_was_lost_is_never_said_to_be_durable);
+    PLAY(a_walk_is_told_of_when_its_batch_is_durable);
     PLAY(few_lanes_have_more_batches_in_flight_than_many);
     PLAY(who_waits_for_a_later_epoch_is_not_woken);
     PLAY(a_full_disk_refuses_growth_and_lets_leases_be_ended);
