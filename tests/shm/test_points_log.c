@@ -1055,20 +1055,24 @@ static void snapshots_wait_with_their_beginning_for_a_chain_that_is_open(void)
     }
 }
 
-/* Waits for its cue, and takes a step. */
+/* Waits for its cue, and takes a step. Its death ends no lease. */
 static int take_a_step(void *argument)
 {
+    static uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
     rf_store *own = vault_open(&vault);
-    rf_lease lease = vault_lease(own, &vault, 1, 2);
     rf_result result = {.durability = RF_NOWAIT};
     (void)argument;
+    CREW_CHECK(rf_acquire(own, rf_now(own), &vault.tenant, 1, 2, 7, RF_DETACHED, &grant, &result) ==
+                   RF_OK,
+               "%s", result.detail.where);
     atomic_store(&play->ready, 1);
     while (atomic_load(&play->failing) == 0) {
         usleep(100);
     }
     is_victim = true;
     is_caller = true;
-    CREW_CHECK(vault_step(own, &vault, &lease, 1, 900, 0, &result) == RF_OK, "%s",
+    CREW_CHECK(vault_step(own, &vault, &grant.lease, 1, 900, 0, &result) == RF_OK, "%s",
                result.detail.where);
     is_victim = false;
     acknowledged(&play->accounts[0], 900, result.epoch);
@@ -1115,6 +1119,29 @@ static void who_commits_after_the_copy_is_in_an_epoch_that_is_replayed(void)
     CLAIM(v.differences == 0, "memory and disk differ");
     atomic_store(&play->stop, 1);
     expect_puppet_ends_well();
+}
+
+/* He did not come to note in which epoch: whoever settles him does. */
+static void what_a_killed_one_had_just_committed_is_part_of_a_barrier(void)
+{
+    rf_detail detail = {0};
+    struct logbook book;
+    rf_shard_info info;
+    static uint8_t scratch[RF_GRANT_SCRATCH];
+    open_quiet_theatre();
+    start_puppet_of(take_a_step, "lane.committed", 1);
+    CLAIM(rf_tend(judge, rf_now(judge)) == RF_OK, "something else is left to be written");
+    cue_puppet();
+    crew_kill(victim_pid);
+    victim_pid = 0;
+    CLAIM(rf_tend(judge, rf_now(judge)) == RF_OK && are_settled(NULL), "the dead are not settled");
+    RF_EXPECT(RF_OK,
+              rf_get_shard(judge, &vault.tenant, 1, 2, &info, scratch, sizeof(scratch), &detail));
+    TEST_ASSERT_EQUAL_UINT64(900, info.ring[info.ring_count - 1].op);
+    CLAIM(rf_barrier(judge, &detail) == RF_OK, detail.where);
+    CLAIM(logbook_read(&book, vault.directory, rf_durable(judge)), book.broken);
+    CLAIM(logbook_find(&book, 900) != NULL, "it is seen, and not in the log");
+    logbook_free(&book);
 }
 
 static struct {
@@ -2058,6 +2085,7 @@ int main(int argc, char **argv)
     PLAY(a_walk_over_what_is_overwritten_meanwhile_starts_over);
     PLAY(snapshots_wait_with_their_beginning_for_a_chain_that_is_open);
     PLAY(who_commits_after_the_copy_is_in_an_epoch_that_is_replayed);
+    PLAY(what_a_killed_one_had_just_committed_is_part_of_a_barrier);
     PLAY(a_backup_is_of_one_moment_and_keeps_others_from_taking_snapshots);
     PLAY(a_writer_stopped_for_long_finds_its_segment_gone);
     PLAY(a_segment_that_comes_back_from_the_dead_is_no_obstacle);
