@@ -4,6 +4,7 @@
  * that are used again; epochs sealed and batches written meanwhile by anybody.
  *
  *   -DVISITOR     somebody else who reaps once, and may die over it: reapers die though few others are there
+ *   -DCHAIN       operations may be chains: a chunk (op.chunk), then the record that closes it and is the operation's
  * No other flag is the code. Each of these leaves out or changes one rule, and must give an error:
  *   BAD_GEARLY    the open epoch is read before the locks are taken
  *   BAD_NOE       the commit looks at the offset only: a lane raised past its epoch does not stop it
@@ -15,6 +16,7 @@
  *   BAD_GENFIRST  the reaper ends the generation before the descriptor is IDLE (with VISITOR)
  *   BAD_TAKEFIRST a block's tag is swapped in before it is named
  *   BAD_COUNT     the run's count is incremented by apply, not stored as an absolute value
+ *   BAD_CHAINPREP a chain is PREPARED at its first chunk, not at the record that closes it (with CHAIN)
  */
 #ifndef N
 #define N 2
@@ -36,7 +38,11 @@
 #else
 #define M (N+1)
 #endif
+#ifdef CHAIN
+#define OM (2*OPS)
+#else
 #define OM OPS
+#endif
 #define EM (N*OPS+SEALS+3)
 #define BLOCKS (N+1)
 #define NONE 255
@@ -170,6 +176,37 @@ inline HELP() {                /* advance(): write the batch after durable, if i
   :: atomic { deaths<DEATHS && me!=N -> deaths++; dead[me]=1; goto killed } \
   od
 
+/* into the lane; the operation is the record that closes it, a chunk before it is nothing yet */
+inline COMMIT(closes) {
+   do
+   :: STEP(e=le[me]);
+      if
+#ifndef BAD_NOE
+      :: e>g ->
+         STEP(g=G);
+#ifndef BAD_HDR
+         STEP(hep[me*OM+o]=g)
+#endif
+#endif
+      :: else ->                                                                  /* lane.before_commit */
+         STEP(if :: le[me]==e && lo[me]==o -> got=1;
+#ifdef BAD_NOE
+                if :: e<g -> le[me]=g :: else fi;
+#else
+                le[me]=g;
+#endif
+                lo[me]=o+1; com[me*OM+o]=1;                                       /* lane.committed */
+                if :: closes -> cnt++; ends=ends+end; assert(hver[me*OM+o]==cnt) :: else fi;
+                assert(disk[g]==NONE && durable<g);    /* the set of a computed batch is final */
+                assert(g>=s0 && g>=re);                /* prefix-closed: real time, and same shard */
+                assert(hep[me*OM+o]==g)
+              :: else fi);
+         if :: got -> got=0; break :: else fi
+      fi
+   od;
+   e=0
+}
+
 #define CLEAR n=n; g=0; o=0; e=0; s0=0; vic=0; got=0; rs=0; rl=0; rt=0; i=0; k=0; xe=0; xo=0; E=0; mask=0; b=0; end=0; c0=0
 proctype member(byte me) {
   byte n, vic, rs, rl, rt, i, k, xe, xo, E, mask, g, e, o, s0, b, c0; bit got, end;
@@ -198,6 +235,19 @@ endattach:
      STEP(if :: blk[b]==0 -> blk[b]=dtag[me] :: else -> assert(false) fi);          /* slab.taken; one shard: nobody else takes */
 #endif
      STEP(dold[me]=rblk; otag[me]=blk[rblk]; dend[me]=end; dcnt[me]=c0+1);          /* the redo image */
+#ifdef CHAIN
+     if
+     :: true ->
+#ifdef BAD_CHAINPREP
+        STEP(st[me]=PREP; doff[me]=o);
+#endif
+        STEP(g=G);
+        STEP(hep[me*OM+o]=g; hver[me*OM+o]=0);
+        COMMIT(0);                                                                  /* op.chunk */
+        o=lo[me]
+     :: true
+     fi;
+#endif
 #ifdef BAD_TWO
      STEP(st[me]=PREP);
      STEP(doff[me]=o);
@@ -208,32 +258,7 @@ endattach:
      STEP(g=G);
 #endif
      STEP(hep[me*OM+o]=g; hver[me*OM+o]=ra+1);
-     do
-     :: STEP(e=le[me]);
-        if
-#ifndef BAD_NOE
-        :: e>g ->
-           STEP(g=G);
-#ifndef BAD_HDR
-           STEP(hep[me*OM+o]=g)
-#endif
-#endif
-        :: else ->                                                                  /* lane.before_commit */
-           STEP(if :: le[me]==e && lo[me]==o -> got=1;
-#ifdef BAD_NOE
-                  if :: e<g -> le[me]=g :: else fi;
-#else
-                  le[me]=g;
-#endif
-                  lo[me]=o+1; cnt++; ends=ends+end; com[me*OM+o]=1;                 /* lane.committed */
-                  assert(disk[g]==NONE && durable<g);    /* the set of a computed batch is final */
-                  assert(g>=s0 && g>=re);                /* prefix-closed: real time, and same shard */
-                  assert(hver[me*OM+o]==cnt && hep[me*OM+o]==g)
-                :: else fi);
-           if :: got -> got=0; break :: else fi
-        fi
-     od;
-     e=0;
+     COMMIT(1);
      APPLY(me,o);
      STEP(st[me]=IDLE);                                                             /* op.idle */
      if :: end -> STEP(assert(runL==ID(me)); runL=0) :: else fi;

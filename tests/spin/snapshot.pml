@@ -6,6 +6,7 @@
  *   -DCHAIN       operations may be chains (op.chain, op.chunk, then the closing record)
  *   -DTWO         they may touch two records (shard and run)
  *   -DTSO         the load of the open epoch may overtake the store of PREPARED
+ *   -DDEATHS=n    members die, and whoever reaps them; the next one goes on in the same lane
  * No other flag is the code. Each of these must give an error:
  *   BAD_R         R = the open epoch; no lane is raised
  *   BAD_CHAIN     open chains are not looked at (with CHAIN)
@@ -13,6 +14,7 @@
  *   BAD_SCANFIRST descriptors are looked at before the lanes are raised
  *   BAD_GEND      the epoch that has to be durable is read before the copy
  *   BAD_CHLATE    a chain's first epoch is stored after its first chunk is committed (with CHAIN)
+ *   BAD_IDLEFIRST the reaper says IDLE before it has applied what was committed (with DEATHS)
  */
 #ifndef N
 #define N 2
@@ -23,6 +25,9 @@
 #ifndef SEALS
 #define SEALS 2
 #endif
+#ifndef DEATHS
+#define DEATHS 0
+#endif
 #define OM (2*OPS)
 #define IDLE 0
 #define PREP 1
@@ -31,22 +36,34 @@ byte G=1;
 byte le[N], lo[N];
 byte hep[N*OM], hv[N*OM], hw[N*OM], hfe[N*OM]; bit com[N*OM];
 byte st[N], doff[N], ce[N];
-bit L0, L1;
+bit L0, L1, has0[N], has1[N];
 byte ra0, rb0, ra1, rb1;
-byte nfin;
+byte nfin, deaths;
 
-inline COMMIT(g,o) {
+#if DEATHS==0
+#define MAYDIE
+#else
+#define MAYDIE if :: atomic { deaths<DEATHS -> deaths++; goto killed } :: skip fi;
+#endif
+
+inline COMMIT(g,o,closes) {
   do
   :: e=le[me];
+     MAYDIE
      if
      :: e>g -> g=G; hep[me*OM+o]=g
-     :: else -> atomic { if :: le[me]==e -> le[me]=g; lo[me]=o+1; got=1 :: else fi };
+     :: else -> atomic { if :: le[me]==e -> le[me]=g; lo[me]=o+1; got=1; com[me*OM+o]=closes :: else fi };   /* lane.committed */
         if :: got -> got=0; break :: else fi
      fi
-  od; e=0
+  od; e=0;
+  MAYDIE
 }
+/* record.open .. record.close, of one record or of two */
+#define APPLY(k) ra0=hv[me*OM+(k)]; MAYDIE rb0=ra0; MAYDIE \
+  if :: hw[me*OM+(k)]!=0 -> ra1=hw[me*OM+(k)]; MAYDIE rb1=ra1; MAYDIE :: else fi
 proctype member(byte me) {
   byte n, g, e, o, fe; bit got, two;
+start:
   do
   :: n<OPS ->
      n++; fe=0;
@@ -54,12 +71,13 @@ proctype member(byte me) {
      if
      :: o=lo[me];
         g=G;
+        MAYDIE
 #ifndef BAD_CHLATE
         ce[me]=g;                                    /* op.chain */
+        MAYDIE
 #endif
-        st[me]=CHUNK;
         atomic { hep[me*OM+o]=g; hv[me*OM+o]=0; hw[me*OM+o]=0 };
-        COMMIT(g,o);
+        COMMIT(g,o,0);
 #ifdef BAD_CHLATE
         ce[me]=g;
 #endif
@@ -70,8 +88,9 @@ proctype member(byte me) {
 #ifdef TWO
      if :: two=1 :: two=0 fi;
 #endif
-     atomic { !L0 -> L0=1 };
-     if :: two -> atomic { !L1 -> L1=1 } :: else fi;
+     atomic { !L0 -> L0=1; has0[me]=1 };
+     if :: two -> atomic { !L1 -> L1=1; has1[me]=1 } :: else fi;
+     MAYDIE
      o=lo[me];
 #ifdef TSO
      if
@@ -81,16 +100,39 @@ proctype member(byte me) {
 #else
      atomic { st[me]=PREP; doff[me]=o }; g=G;        /* op.prepared */
 #endif
+     MAYDIE
      atomic { hep[me*OM+o]=g; hv[me*OM+o]=ra0+1; hw[me*OM+o]=(two -> ra1+1 : 0); hfe[me*OM+o]=fe };
-     COMMIT(g,o);
-     com[me*OM+o]=1;                                 /* lane.committed */
-     ra0=hv[me*OM+o]; rb0=ra0;                       /* record.open .. record.close */
-     if :: two -> ra1=hw[me*OM+o]; rb1=ra1 :: else fi;
-     atomic { st[me]=IDLE; ce[me]=0 };               /* op.idle */
-     L0=0; if :: two -> L1=0 :: else fi;
+     COMMIT(g,o,1);
+     APPLY(o);
+     st[me]=IDLE;                                    /* op.idle */
+     MAYDIE
+     if :: two -> atomic { L1=0; has1[me]=0 } :: else fi;
+     atomic { L0=0; has0[me]=0 };
+     MAYDIE
+     ce[me]=0;                                       /* rf_op_end: closed */
      atomic { two=0; g=0; o=0; fe=0 }
   :: else -> break
   od;
+  goto end_of;
+killed: atomic { g=0; e=0; o=0; fe=0; got=0; two=0 };
+  /* its reaper; one that dies is replaced by one that starts over */
+#ifdef BAD_IDLEFIRST
+  o=(st[me]==PREP && lo[me]>doff[me]);
+  st[me]=IDLE;
+  if :: o -> o=0; APPLY(doff[me]) :: else fi;
+  ce[me]=0;
+#else
+  if :: st[me]==PREP && lo[me]>doff[me] -> APPLY(doff[me]) :: else fi;   /* redo */
+  ce[me]=0;                                          /* reap.settled */
+  MAYDIE
+  st[me]=IDLE;                                       /* reap.idle */
+  MAYDIE
+#endif
+  atomic {                                           /* reap.generation: its locks are free */
+    if :: has0[me] -> L0=0; has0[me]=0 :: else fi;
+    if :: has1[me] -> L1=0; has1[me]=0 :: else fi };
+  goto start;
+end_of:
   nfin++
 }
 inline RAISE(E) {
@@ -112,7 +154,8 @@ inline SCAN() {
   i=0;
   do
   :: i<N ->
-     atomic { s=st[i]; o=doff[i]; c=ce[i] };
+     c=ce[i];
+     atomic { s=st[i]; o=doff[i] };
 #ifndef BAD_CHAIN
      if :: c!=0 && c<r -> r=c :: else fi;
 #endif
