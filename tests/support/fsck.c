@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "directory.h"
 #include "handle.h"
@@ -43,6 +44,9 @@ static const char *check_members(const struct rf_map *map)
         if (atomic_load(&d->waiting_run) != 0 || atomic_load(&d->wake_run) != 0) {
             return wrong("member %u: names a run to wait for or to wake", slot);
         }
+        if (atomic_load(&d->chain) != 0) {
+            return wrong("member %u: has a chain open, which holds every snapshot back", slot);
+        }
         /* A reaper that died right after it freed the slot is replaced when that is needed. */
         uint64_t reaper = atomic_load(&m->reaper);
         bool reaped = reaper != 0 && !rf_id_over(map, (uint32_t)reaper);
@@ -59,14 +63,105 @@ static const char *check_members(const struct rf_map *map)
     return NULL;
 }
 
-static uint64_t blocks_of(const struct rf_rec *rec)
+/* What all runs refer to. */
+struct census {
+    uint64_t shards;
+    uint64_t blocks;
+    uint64_t extents;
+    uint64_t leaves;
+    uint8_t *block_seen; /* by number */
+};
+
+static const char *check_block(const struct rf_map *map, const struct rf_block_ref *ref,
+                               struct census *census)
 {
-    return (uint64_t)(rec->body.cursor_ref.block != 0) + (rec->body.spec_ref.block != 0) +
-           (rec->body.spawned_ref.block != 0);
+    if (ref->block == 0) {
+        return NULL;
+    }
+    const rf_word64 *tag = rf_section_at(map, &map->header->slab_tags, ref->block - 1);
+    if (tag == NULL || rf_slab_capacity(map, ref) < ref->bytes || atomic_load(tag) != ref->tag) {
+        return wrong("block %u is referred to and does not belong to whoever does", ref->block);
+    }
+    if (census->block_seen[ref->block - 1]++ != 0) {
+        return wrong("block %u is referred to twice", ref->block);
+    }
+    census->blocks++;
+    return NULL;
+}
+
+static const char *check_blocks(const struct rf_map *map, const struct rf_rec *rec,
+                                struct census *census)
+{
+    const char *why = check_block(map, &rec->body.cursor_ref, census);
+    why = why == NULL ? check_block(map, &rec->body.spec_ref, census) : why;
+    return why == NULL ? check_block(map, &rec->body.spawned_ref, census) : why;
+}
+
+static bool is_the_runs(const struct rf_map *map, const struct rf_section *tags, uint64_t number,
+                        uint64_t uid)
+{
+    const rf_word64 *tag = rf_section_at(map, tags, number);
+    return tag != NULL && atomic_load(tag) == uid;
+}
+
+/* Extents and leaves are the run's. What is remembered of deadlines and bits above the shards is what is
+ * below; deadlines may be early, never late: whose lease has run out would not be found. */
+static const char *check_directory(const struct rf_map *map, const struct rf_runrec *run,
+                                   uint64_t uid, uint64_t extents)
+{
+    const struct rf_header *h = map->header;
+    uint64_t summary[RF_LEAF_EXTENTS / 64] = {0};
+    for (uint64_t j = 0; j < extents; j++) {
+        uint64_t l = j / RF_LEAF_EXTENTS, k = j % RF_LEAF_EXTENTS;
+        const struct rf_leaf *leaf = rf_dir_leaf(map, run, j);
+        uint32_t number = rf_dir_slot(map, run, j * RF_EXTENT_SHARDS) / RF_EXTENT_SHARDS;
+        const struct rf_extent *extent = rf_extent_at(map, number);
+        if (leaf == NULL || extent == NULL ||
+            !is_the_runs(map, &h->leaf_tags, atomic_load(&run->leaf[l]) - 1, uid) ||
+            !is_the_runs(map, &h->extent_tags, number, uid)) {
+            return wrong("extent %" PRIu64 " of the run, or its leaf, is not the run's", j);
+        }
+        summary[k / 64] |= (uint64_t)(atomic_load(&extent->claimable) != 0) << k % 64;
+        if (atomic_load(&run->earliest) > atomic_load(&leaf->earliest[k])) {
+            return wrong("extent %" PRIu64 " has an earlier deadline than its run knows", j);
+        }
+        if (j + 1 < extents && k + 1 < RF_LEAF_EXTENTS) {
+            continue;
+        }
+        uint64_t any = 0;
+        for (uint32_t w = 0; w < RF_LEAF_EXTENTS / 64; w++) {
+            if (atomic_load(&leaf->summary[w]) != summary[w]) {
+                return wrong("a leaf says that extents %" PRIx64 " have claimable shards, and it "
+                             "is %" PRIx64,
+                             atomic_load(&leaf->summary[w]), summary[w]);
+            }
+            any |= summary[w];
+            summary[w] = 0;
+        }
+        if ((atomic_load(&run->top[l / 64]) >> l % 64 & 1) != (any != 0)) {
+            return wrong("the run's bit for leaf %" PRIu64 " is not what the leaf says", l);
+        }
+    }
+    return NULL;
+}
+
+static const char *check_lease(const struct rf_map *map, const struct rf_runrec *run,
+                               const struct rf_rec *rec, const struct rf_extent *extent, uint32_t i)
+{
+    const struct rf_shard_state *s = &rec->body.state;
+    uint64_t j = rec->position / RF_EXTENT_SHARDS, hint = atomic_load(&extent->deadline[i]);
+    bool leased = (s->flags & RF_SHARD_LEASED) != 0;
+    if (leased && rec->body.listed == 0 && hint > s->deadline) {
+        return wrong("position %u: its lease runs out before anybody looks", rec->position);
+    }
+    if (hint < atomic_load(&rf_dir_leaf(map, run, j)->earliest[j % RF_LEAF_EXTENTS])) {
+        return wrong("position %u has an earlier deadline than its leaf knows", rec->position);
+    }
+    return NULL;
 }
 
 static const char *check_shards(const struct rf_map *map, const struct rf_runrec *run, uint64_t uid,
-                                uint64_t *blocks)
+                                struct census *census)
 {
     uint64_t count = atomic_load(&run->count), bits = 0;
     for (uint64_t p = 0; p < count; p++) {
@@ -92,8 +187,13 @@ static const char *check_shards(const struct rf_map *map, const struct rf_runrec
                          p, atomic_load(&extent->bound[i]), rec->body.bound);
         }
         bits += bit;
-        *blocks += blocks_of(rec);
+        const char *why = check_blocks(map, rec, census);
+        why = why == NULL ? check_lease(map, run, rec, extent, i) : why;
+        if (why != NULL) {
+            return why;
+        }
     }
+    census->shards += count;
     if (bits != atomic_load(&run->available)) {
         return wrong("%" PRIu64 " claimable bits, %" PRIu64 " available", bits,
                      atomic_load(&run->available));
@@ -101,9 +201,8 @@ static const char *check_shards(const struct rf_map *map, const struct rf_runrec
     return NULL;
 }
 
-static const char *check_runs(const struct rf_map *map)
+static const char *check_runs(const struct rf_map *map, struct census *census)
 {
-    uint64_t blocks = 0, extents = 0, leaves = 0;
     uint32_t used = atomic_load(&map->header->runs_used);
     for (uint32_t slot = 0; slot < used; slot++) {
         struct rf_runrec *run = rf_run_at(map, slot);
@@ -115,6 +214,11 @@ static const char *check_runs(const struct rf_map *map)
                          atomic_load(&run->lock), atomic_load(&run->seq),
                          atomic_load(&run->pending));
         }
+        for (uint32_t w = 0; w < RF_SLOTS_MAX / 64; w++) {
+            if (atomic_load(&run->waiters[w]) != 0) {
+                return wrong("run slot %u: somebody is listed as waiting", slot);
+            }
+        }
         if (atomic_load(&run->live) != uid) {
             return wrong("run slot %u: tag %" PRIu64 ", live %" PRIu64, slot, uid,
                          atomic_load(&run->live));
@@ -123,26 +227,28 @@ static const char *check_runs(const struct rf_map *map)
             continue;
         }
         uint64_t n = (atomic_load(&run->count) + RF_EXTENT_SHARDS - 1) / RF_EXTENT_SHARDS;
-        extents += n;
-        leaves += (n + RF_LEAF_EXTENTS - 1) / RF_LEAF_EXTENTS;
-        const char *why = check_shards(map, run, uid, &blocks);
+        census->extents += n;
+        census->leaves += (n + RF_LEAF_EXTENTS - 1) / RF_LEAF_EXTENTS;
+        const char *why = check_directory(map, run, uid, n);
+        why = why == NULL ? check_shards(map, run, uid, census) : why;
         if (why != NULL) {
             return why;
         }
     }
-    if (blocks != rf_slab_used(map) || extents != rf_extents_used(map) ||
-        leaves != rf_leaves_used(map)) {
+    if (census->blocks != rf_slab_used(map) || census->extents != rf_extents_used(map) ||
+        census->leaves != rf_leaves_used(map)) {
         return wrong("in use and referred to: blocks %" PRIu64 " %" PRIu64 ", extents %" PRIu64
                      " %" PRIu64 ", leaves %" PRIu64 " %" PRIu64,
-                     rf_slab_used(map), blocks, rf_extents_used(map), extents, rf_leaves_used(map),
-                     leaves);
+                     rf_slab_used(map), census->blocks, rf_extents_used(map), census->extents,
+                     rf_leaves_used(map), census->leaves);
     }
     return NULL;
 }
 
-/* Every cell leads to what it was entered for. */
-static const char *check_index(const struct rf_map *map)
+/* Every cell leads to what it was entered for, and every shard has one cell. */
+static const char *check_index(const struct rf_map *map, const struct census *census)
 {
+    uint64_t shards_seen = 0;
     const struct rf_section *runs = &map->header->run_index, *shards = &map->header->shard_index;
     for (uint64_t b = 0; b < runs->count; b++) {
         const struct rf_bucket *bucket = rf_section_at(map, runs, b);
@@ -174,20 +280,29 @@ static const char *check_index(const struct rf_map *map)
                 rf_index_hash_shard(map, rec->run_uid, rec->shard) >> 32 != cell >> 32) {
                 return wrong("the shard index has a cell that leads nowhere: slot %u", slot);
             }
+            shards_seen++;
         }
     }
-    return NULL;
+    return shards_seen == census->shards
+               ? NULL
+               : wrong("the shard index has %" PRIu64 " cells for %" PRIu64 " shards", shards_seen,
+                       census->shards);
 }
 
 const char *rf_fsck(rf_store *store)
 {
     const struct rf_map *map = rf_handle_of(store)->map;
+    struct census census = {.block_seen = calloc(map->header->slab_tags.count + 1, 1)};
     const char *why = check_members(map);
-    if (why == NULL) {
-        why = check_runs(map);
+    if (census.block_seen == NULL) {
+        return wrong("no memory to look with");
     }
     if (why == NULL) {
-        why = check_index(map);
+        why = check_runs(map, &census);
     }
+    if (why == NULL) {
+        why = check_index(map, &census);
+    }
+    free(census.block_seen);
     return why;
 }
