@@ -1,13 +1,16 @@
 #include "judge.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "box.h"
 #include "fsck.h"
 
 #define PATIENCE_NS (10 * RF_SECOND)
+#define OTHER_RUN   (SCENE_RUN + 1)
 
 #define CLAIM(condition, what)                                                                     \
     do {                                                                                           \
@@ -143,6 +146,12 @@ static void call_again(struct rf_judge *j, int done)
                  rf_status_name(status), result.outcome == RF_REPLAYED ? "replayed" : "executed");
         blame(j, j->words);
     }
+    /* Whoever waits for the disk is answered when it is there, also if somebody else had done it. */
+    if (status == RF_OK && j->options.durability == RF_WAIT &&
+        (scene->traits & (SCENE_FORGETS | SCENE_UNORDERED)) == 0) {
+        CLAIM(result.epoch != 0 && result.epoch <= rf_durable(j->store),
+              "called again, and answered before it was durable");
+    }
 }
 
 static void claim_state_after(struct rf_judge *j)
@@ -153,12 +162,44 @@ static void claim_state_after(struct rf_judge *j)
     picture_free(&now);
 }
 
+/* --- somebody who has nothing to do with it --- */
+
+/* Before the dead are settled he takes some of everything: blocks of every size, a run slot, a leaf, an extent, places
+ * in the index. What the dead had named and not yet taken may be his from now on. */
+static void pass_by(struct rf_judge *j)
+{
+    static uint8_t bytes[RF_METADATA_MAX];
+    static const size_t sizes[] = {200, 400, 900, 1800, 3600, 7200, RF_METADATA_MAX};
+    static char names[8][2] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    const rf_run_config config = {.lease_duration = SCENE_DURATION};
+    rf_result result = {.durability = j->durable ? RF_NOWAIT : 0};
+    rf_shard_input shards[7];
+    for (unsigned i = 0; i < 7; i++) {
+        shards[i] = rf_input_of(i + 1, names[i], names[i + 1]);
+        shards[i].spec.metadata = rf_bytes_of(bytes, sizes[i]);
+    }
+    claim_status(j,
+                 rf_create_run_with_shards(j->store, SCENE_LOOK, &j->tenant, OTHER_RUN, &config,
+                                           shards, 7, 0x4e4, &result),
+                 "making another run beside the dead");
+}
+
+static void pass_on(struct rf_judge *j)
+{
+    rf_status status = rf_cancel_run(j->store, SCENE_LATE, &j->tenant, OTHER_RUN, 0xe4e, NULL);
+    claim_status(j, status, "ending the other run");
+    claim_status(j, rf_purge_run(j->store, SCENE_LATE, &j->tenant, OTHER_RUN, NULL),
+                 "purging the other run");
+}
+
 /* --- going on --- */
+
+#define FEW 8u
 
 struct few {
     struct {
         uint64_t id, fence;
-    } shard[8];
+    } shard[FEW];
     uint32_t count;
     uint32_t seen;
 };
@@ -167,15 +208,23 @@ static bool add_few(void *context, const rf_shard_info *s)
 {
     struct few *few = context;
     uint32_t i = few->seen++;
-    i = i < 8 ? i : 4 + i % 4;
+    i = i < FEW ? i : FEW / 2 + i % (FEW / 2);
     few->shard[i].id = s->shard;
     few->shard[i].fence = s->fence;
-    few->count = few->seen < 8 ? few->seen : 8;
+    few->count = few->seen < FEW ? few->seen : FEW;
     return true;
 }
 
-/* Grants of some of its shards to somebody new, who gives them back. S11: no fence twice. */
-static void work_on_some(struct rf_judge *j)
+static void give_back(struct rf_judge *j, uint64_t now, const rf_lease *lease, uint64_t op)
+{
+    rf_result result = {.durability = j->durable ? RF_NOWAIT : 0};
+    claim_status(j, rf_release(j->store, now, &j->tenant, lease, NULL, op, &result),
+                 "releasing a shard");
+}
+
+/* Grants of some of its shards to somebody new, who gives them back. S11: no fence twice, and none that is not
+ * above `least`. */
+static void work_on_some(struct rf_judge *j, uint64_t least)
 {
     struct few few = {0};
     uint64_t now = 2 * SCENE_LATE;
@@ -192,10 +241,42 @@ static void work_on_some(struct rf_judge *j)
         }
         claim_status(j, status, "acquiring a shard");
         uint64_t fence = play.grant.lease.fence;
-        CLAIM(fence > few.shard[i].fence && (id != j->lease.shard || fence > j->lease.fence),
+        CLAIM(fence > least && fence > few.shard[i].fence &&
+                  (id != j->lease.shard || fence > j->lease.fence),
               "S11: a fence was granted twice, or went down");
-        status = rf_release(j->store, now, &j->tenant, &play.grant.lease, NULL, 0x500u + i, NULL);
-        claim_status(j, status, "releasing a shard");
+        give_back(j, now, &play.grant.lease, 0x500u + i);
+    }
+}
+
+/* Claims find what is available, and then say that there is nothing. */
+static void claim_what_is_there(struct rf_judge *j, const rf_run_info *run)
+{
+    rf_lease leases[FEW];
+    rf_capacity capacity;
+    struct play play = new_play(j);
+    uint64_t now = 2 * SCENE_LATE, count = 0;
+    rf_status status = rf_sweep(j->store, now, &j->tenant, SCENE_RUN, NULL);
+    if (status == RF_OK) {
+        status = rf_get_capacity(j->store, &j->tenant, SCENE_RUN, &capacity, NULL);
+    }
+    claim_status(j, status, "looking for what is available");
+    if (run->config.has_max_retries) {
+        return; /* a claim may park it */
+    }
+    for (; count < FEW && status == RF_OK; count += status == RF_OK) {
+        status = rf_claim(j->store, now, &j->tenant, SCENE_RUN, 1000 + count, RF_BOUND, 0,
+                          &play.grant, NULL);
+        leases[count] = play.grant.lease;
+    }
+    uint64_t expected = capacity.available < FEW ? capacity.available : FEW;
+    if (count != expected || (count < FEW && status != RF_NONE_AVAILABLE)) {
+        snprintf(j->words, sizeof(j->words),
+                 "%" PRIu64 " shards are available, claims got %" PRIu64 " and %s",
+                 capacity.available, count, rf_status_name(status));
+        blame(j, j->words);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        give_back(j, now, &leases[i], 0x600u + i);
     }
 }
 
@@ -204,15 +285,21 @@ static void strike(struct rf_judge *j)
 {
     rf_run_info run;
     rf_status status = rf_get_run(j->store, &j->tenant, SCENE_RUN, &run, NULL);
+    uint64_t least = 0;
     if (status == RF_RUN_NOT_FOUND) {
-        const rf_run_config config = {.lease_duration = 5};
-        status = rf_create_run(j->store, SCENE_LATE, &j->tenant, SCENE_RUN, &config, NULL);
+        const rf_run_config config = {.lease_duration = SCENE_DURATION};
+        const rf_shard_input shards[2] = {rf_input_of(1, "a", "h"), rf_input_of(2, "h", "p")};
+        status = rf_create_run_with_shards(j->store, SCENE_LATE, &j->tenant, SCENE_RUN, &config,
+                                           shards, 2, 0x4e3, NULL);
         claim_status(j, status, "using the run's name again");
-        run.status = RF_RUN_INITIALIZING;
+        run.status = RF_RUN_ACTIVE;
+        run.config = config;
+        least = j->before.highest_fence; /* of the run that is gone */
     }
     if (run.status == RF_RUN_INITIALIZING || run.status == RF_RUN_ACTIVE) {
         if (run.status == RF_RUN_ACTIVE) {
-            work_on_some(j);
+            work_on_some(j, least);
+            claim_what_is_there(j, &run);
         }
         status = rf_cancel_run(j->store, SCENE_LATE, &j->tenant, SCENE_RUN, 0xe4d, NULL);
         claim_status(j, status, "ending the run");
@@ -246,6 +333,9 @@ const char *rf_judge(struct rf_judge *j, enum rf_settling how, int *done)
         call_again(j, -1);
         settle(j);
     } else {
+        if (how == RF_BY_PASSING) {
+            pass_by(j);
+        }
         settle(j);
         claim_sound(j); /* before anything else is done, which might make good what is wrong */
         *done = compare(j, &j->before, &j->after, j->told_apart);
@@ -253,6 +343,10 @@ const char *rf_judge(struct rf_judge *j, enum rf_settling how, int *done)
         if (how == RF_BY_READING) {
             leave(j);
             return NULL;
+        }
+        if (how == RF_BY_PASSING) {
+            pass_on(j);
+            claim_sound(j);
         }
         call_again(j, *done);
     }
@@ -295,6 +389,20 @@ const char *rf_judge_look(struct rf_judge *j, struct picture *picture,
     return NULL;
 }
 
+/* Also those fences count of which the log may know nothing. */
+static void work_on_active(struct rf_judge *j)
+{
+    rf_run_info run;
+    uint64_t before = j->before.highest_fence, after = j->after.highest_fence;
+    rf_status status = rf_get_run(j->store, &j->tenant, SCENE_RUN, &run, NULL);
+    if (status == RF_OK && run.status == RF_RUN_ACTIVE) {
+        work_on_some(j, before > after ? before : after);
+        claim_what_is_there(j, &run);
+    } else if (status != RF_RUN_NOT_FOUND) {
+        claim_status(j, status, "looking at the run");
+    }
+}
+
 const char *rf_judge_cold(struct rf_judge *j, int *done)
 {
     if (setjmp(j->wrong) != 0) {
@@ -302,6 +410,8 @@ const char *rf_judge_cold(struct rf_judge *j, int *done)
     }
     enter(j);
     *done = compare(j, &j->cold[0], &j->cold[1], j->cold_apart);
+    claim_sound(j);
+    work_on_active(j);
     claim_sound(j);
     leave(j);
     return NULL;

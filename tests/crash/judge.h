@@ -13,6 +13,7 @@
 
 enum rf_settling {
     RF_BY_TENDING, /* the survivor settles the dead, then looks */
+    RF_BY_PASSING, /* the same, but first it does something that has nothing to do with them */
     RF_BY_MEETING, /* it makes the same call at once, and meets what the dead have left */
     RF_BY_READING, /* the dead are settled; only the state is looked at: for moments by the ten thousand */
 };

@@ -685,6 +685,16 @@ static const char *judge_moment(struct director *d, uint32_t moment, bool all, i
     lay_moment(d, moment);
     why = rf_judge(&d->judge, all ? RF_BY_TENDING : RF_BY_READING, done);
     d->stepped->judged++;
+    bool many = d->recording.changes.count > RF_STEPPING_MANY;
+    if (why == NULL && all && (!many || moment % 8 == 0)) {
+        int passed;
+        lay_moment(d, moment);
+        why = rf_judge(&d->judge, RF_BY_PASSING, &passed);
+        d->stepped->judged++;
+        if (why == NULL && passed != *done) {
+            why = "what somebody else did changed whether it happened";
+        }
+    }
     if (why == NULL && all && can_meet(d)) {
         int ignored;
         lay_moment(d, moment);

@@ -121,12 +121,6 @@ static void end_it(struct play *play)
     MUST(rf_complete_run(play->store, SCENE_BEGIN, &play->tenant, SCENE_RUN, 2, NULL));
 }
 
-static void make_ended(struct play *play)
-{
-    make_shards(play);
-    end_it(play);
-}
-
 static void make_ended_wide(struct play *play)
 {
     make_wide(play);
@@ -154,6 +148,13 @@ static void make_expiring(struct play *play)
         MUST(rf_acquire(play->store, SCENE_BEGIN, &play->tenant, SCENE_RUN, shard, WORKER,
                         RF_DETACHED, &play->grant, NULL));
     }
+}
+
+/* Shards of it have been granted: whoever purges it has to remember with which fence. */
+static void make_ended(struct play *play)
+{
+    make_expiring(play);
+    end_it(play);
 }
 
 /* --- what the actor does before --- */
