@@ -308,8 +308,8 @@ static rf_options options_of(const struct rf_part *part, const struct rf_site_pa
     return o;
 }
 
-/* Whoever comes along makes the log's next segment if it is not there: all that while it may die. Two deaths
- * are tried with that in some scenes, with one that was made ahead in the others. */
+/* Whoever comes along makes the log's next segment if it is not there: 75,000 instructions, the same ones whatever the
+ * operation is. They are stepped in these scenes; in the others it was made ahead. */
 static bool makes_segment(const struct scene *scene)
 {
     static const char *const names[] = {"create_run", "claim", "checkpoint", "reap_of_another"};
@@ -369,7 +369,7 @@ static const char *open_stage(struct director *d)
     rf_barrier(d->store, NULL);
     if (is_fresh(part->scene)) {
         clear_stage(d);
-    } else if (d->how->twice && j->durable && !makes_segment(part->scene)) {
+    } else if (j->durable && !makes_segment(part->scene)) {
         rf_tend(d->store, SCENE_BEGIN);
     }
     return NULL;
