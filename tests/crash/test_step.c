@@ -30,6 +30,7 @@ static bool is_long(const struct rf_part *part)
 {
     static const char *const names[] = {
         "register",
+        "register_in_a_chain",
         "create_run_with_shards",
         "create_run_with_140_shards",
         "add_shards",

@@ -250,6 +250,20 @@ static rf_status act_register(struct play *play, rf_result *result)
                               result);
 }
 
+/* More than one record of the log holds: a chain of chunks, and the record that closes it. */
+static rf_status act_register_long(struct play *play, rf_result *result)
+{
+    rf_shard_input shards[5];
+    for (unsigned i = 0; i < 5; i++) {
+        shards[i] = (rf_shard_input){.shard = i + 1,
+                                     .spec = {.start = text_of(i),
+                                              .end = text_of(i + 1),
+                                              .metadata = long_bytes('m', RF_METADATA_MAX - 1000)}};
+    }
+    return rf_register_shards(play->store, SCENE_NOW, &play->tenant, SCENE_RUN, shards, 5, SCENE_OP,
+                              result);
+}
+
 static rf_status act_create_with_shards(struct play *play, rf_result *result)
 {
     rf_shard_input shards[3];
@@ -485,6 +499,7 @@ const struct scene scenes[] = {
      .if_undone = EXECUTED,
      .same = true},
     RUN_OP("register", make_run, act_register, 0),
+    RUN_OP("register_in_a_chain", make_run, act_register_long, SCENE_LARGE),
     RUN_OP("create_run_with_shards", NULL, act_create_with_shards, 0),
     RUN_OP("create_run_with_140_shards", NULL, act_create_wide, SCENE_LARGE),
     RUN_OP("add_shards", make_shards, act_add, 0),
