@@ -80,6 +80,8 @@ void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * turns deadlines into what is left. */
 int cli_refuse(rf_status status, const rf_detail *detail, uint64_t now, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The sentence of the library, but with times as people read them. */
+void explain(rf_status status, const rf_detail *detail, uint64_t now, char *out, size_t size);
 enum exit_code exit_of(rf_status status);
 void print_exit_codes(FILE *to);
 extern const char *const exit_texts[]; /* by code, up to EXIT_REFUSED; NULL where there is none */

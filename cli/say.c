@@ -134,8 +134,7 @@ static const char *advice(rf_status status, const rf_detail *detail)
     }
 }
 
-/* The sentence of the library, but with times as people read them. */
-static void explain(rf_status status, const rf_detail *detail, uint64_t now, char *out, size_t size)
+void explain(rf_status status, const rf_detail *detail, uint64_t now, char *out, size_t size)
 {
     bool deadline =
         status == RF_LEASE_EXPIRED || status == RF_ALREADY_LEASED || status == RF_NONE_AVAILABLE;

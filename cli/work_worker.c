@@ -368,7 +368,7 @@ static void report_line(struct worker *w, const char *line, size_t len)
     }
     if (rf_session_check(w->session) == RF_OK) { /* else look_after() finds out why */
         char why[256];
-        rf_explain(status, &result.detail, why, sizeof(why));
+        explain(status, &result.detail, rf_now(w->store), why, sizeof(why));
         say(w, "shard %s: a checkpoint on descriptor 3 was refused: %s",
             id_text(w->grant->lease.shard), why);
     }
@@ -810,7 +810,7 @@ static bool give_up_end(struct worker *w, const char *what, rf_status status,
                         const rf_detail *detail)
 {
     char why[256];
-    rf_explain(status, detail, why, sizeof(why));
+    explain(status, detail, rf_now(w->store), why, sizeof(why));
     say(w, "shard %s was worked on but could not be %s: %s", id_text(w->grant->lease.shard), what,
         why);
     if (rf_session_check(w->session) == RF_OK) {
@@ -1002,7 +1002,7 @@ static int claim_loop(struct worker *w)
             return WORKER_DONE;
         default: {
             char why[256];
-            rf_explain(status, &result.detail, why, sizeof(why));
+            explain(status, &result.detail, rf_now(w->store), why, sizeof(why));
             say(w, "worker %" PRIu32 ": %s", w->number + 1, why);
             atomic_store(&w->board->trouble, (int)exit_of(status));
             return WORKER_FATAL;

@@ -547,6 +547,22 @@ case_a_lost_lease_ends_the_command() {
     wait "$farm" || true
 }
 
+case_a_lease_that_ran_out_is_told_in_times_that_people_read() {
+    begin_one --lease 600ms
+    ringfence work "$store" 1 --workers 1 -- sh -c 'echo >>'"$work/runs"'; until [ -e '"$work/go"' ]; do sleep 0.02; done' 2>"$work/log" &
+    local farm=$! worker
+    eventually test -s "$work/runs"
+    worker=$(pgrep -P "$farm")
+    kill -STOP "$worker"
+    touch "$work/go"
+    expired() { ringfence shard show "$store" 1 1 --json | grep '"leased":false'; }
+    eventually expired
+    kill -CONT "$worker"
+    wait "$farm"
+    has "$(cat "$work/log")" "shard 1 was worked on but could not be completed: the lease has expired; it ended " " ago" "1 lost"
+    same "$(wc -l <"$work/runs")" 2
+}
+
 case_the_lease_is_kept_while_a_command_runs() {
     begin_one --lease 3s
     # It goes on until its lease has a deadline behind the one it began with, and then once more.
