@@ -630,6 +630,19 @@ const struct command command_recover = {
 
 /* --- verify a store --- */
 
+/* As open_to_work, but a store without a log is told in the words of whoever reads its files. */
+static int open_with_log(struct cli *cli, const char *name, rf_store **store)
+{
+    rf_inspection seen = {0};
+    int code = open_to_work(cli, name, store);
+    if (code == EXIT_DONE && rf_inspect(*store, &seen, NULL) == RF_OK &&
+        seen.durability == RF_VOLATILE) {
+        rf_close(*store);
+        code = cli_fail(EXIT_REFUSED, "%s is volatile: it has no log", name);
+    }
+    return code;
+}
+
 #define DIFFERENCES_MAX 100u
 
 /* The first ones; how many there are is counted anyway. */
@@ -695,7 +708,7 @@ static int run_verify(struct cli *cli)
         return verify_files(cli, name);
     }
     rf_close(store);
-    int code = open_to_work(cli, name, &store);
+    int code = open_with_log(cli, name, &store);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -741,7 +754,7 @@ static int run_snapshot(struct cli *cli)
     const char *name = cli->args.words[0];
     rf_store *store;
     rf_inspection seen;
-    int code = open_to_work(cli, name, &store);
+    int code = open_with_log(cli, name, &store);
     if (code != EXIT_DONE) {
         return code;
     }
@@ -778,7 +791,7 @@ static int run_backup(struct cli *cli)
 {
     const char *name = cli->args.words[0], *target = cli->args.words[1];
     rf_store *store;
-    int code = open_to_work(cli, name, &store);
+    int code = open_with_log(cli, name, &store);
     if (code != EXIT_DONE) {
         return code;
     }

@@ -64,13 +64,12 @@ case_init_does_not_overwrite_a_store_that_is_not_in_memory() {
 case_a_volatile_store_has_no_log() {
     ringfence init --volatile "$store"
     local command
-    for command in "log dump" "log verify" "recover --dry-run" verify; do
-        local code=0
-        ringfence $command "$store" >"$work/o" 2>"$work/e" || code=$?
-        same "$code" 13
+    for command in "log dump" "log verify" "recover --dry-run" verify snapshot; do
+        expect 13 ringfence $command "$store"
+        has "$err" "is volatile: it has no log"
     done
-    expect 13 ringfence snapshot "$store"
     expect 13 ringfence backup "$store" "$work/copy"
+    has "$err" "is volatile: it has no log"
 }
 
 case_a_backup_is_a_store() {
