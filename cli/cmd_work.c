@@ -547,6 +547,15 @@ static bool complete_run(struct supervisor *s)
     return status != RF_BUSY;
 }
 
+bool is_halted(const struct work *w)
+{
+    uint64_t done = atomic_load(&w->board->done), parked = atomic_load(&w->board->parked);
+    uint64_t reached = w->halt_what == HALT_FAIL      ? parked
+                       : w->halt_what == HALT_SUCCESS ? done
+                                                      : done + parked;
+    return w->halt_when != HALT_NEVER && reached >= w->halt_count;
+}
+
 /* How far the run is, and whether this is the end. */
 static void judge(struct supervisor *s)
 {
@@ -575,11 +584,7 @@ static void judge(struct supervisor *s)
         s->over = true;
         drain(s);
     }
-    uint64_t done = atomic_load(&s->board->done), parked = atomic_load(&s->board->parked);
-    uint64_t reached = w->halt_what == HALT_FAIL      ? parked
-                       : w->halt_what == HALT_SUCCESS ? done
-                                                      : done + parked;
-    if (w->halt_when != HALT_NEVER && !s->halted && !s->over && reached >= w->halt_count) {
+    if (!s->halted && !s->over && is_halted(w)) {
         s->halted = true;
         tell(s, "halting: %" PRIu64 " of the run's shards are done, %" PRIu64 " parked", r->done,
              r->parked);

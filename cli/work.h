@@ -89,6 +89,9 @@ struct work {
     int bell_fd;
 };
 
+/* Whether as many shards have come to their end here as --halt says. */
+bool is_halted(const struct work *work);
+
 /* One worker's life; returns its exit code. */
 int work_as_worker(struct work *work, uint32_t seat);
 

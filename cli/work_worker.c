@@ -822,13 +822,21 @@ static bool give_up_end(struct worker *w, const char *what, rf_status status,
     return !is_fatal(status);
 }
 
+/* What --halt ends is not begun, however long the supervisor takes to hear of it. */
+static void count(struct worker *w, _Atomic uint64_t *ends)
+{
+    atomic_fetch_add(ends, 1);
+    if (is_halted(w->work)) {
+        atomic_store(&w->board->drain, 1);
+    }
+}
+
 /* The shard has ended, by whatever was said of it. */
 static void count_end(struct worker *w, enum said said)
 {
-    atomic_fetch_add(said == SAID_DONE     ? &w->board->done
-                     : said == SAID_PARKED ? &w->board->parked
-                                           : &w->board->released,
-                     1);
+    count(w, said == SAID_DONE     ? &w->board->done
+             : said == SAID_PARKED ? &w->board->parked
+                                   : &w->board->released);
     release(w);
 }
 
@@ -865,7 +873,7 @@ static bool park(struct worker *w, rf_park_reason reason, const struct job *job)
     if (status != RF_OK) {
         return give_up_end(w, "parked", status, &result.detail);
     }
-    atomic_fetch_add(&w->board->parked, 1);
+    count(w, &w->board->parked);
     if (WIFSIGNALED(job->wait_status)) {
         say(w, "shard %s is parked: the command was ended by signal %d%s", id_text(shard),
             WTERMSIG(job->wait_status), job->ended_by == WHY_TIMEOUT ? ", it took too long" : "");

@@ -418,10 +418,33 @@ case_halt_soon_and_now() {
     expect 1 ringfence work "$store" 2 --workers 1 --halt now,success=3 --quiet -- sh -c '[ "$(ls '"$work"' | grep -c ^good)" -lt 3 ] || exec sleep 60; touch '"$work"'/good.$RINGFENCE_SHARD'
     same "$(run_field done 2)" 3
     ringfence run create "$store" 3 --hex-prefixes 1
-    expect 1 ringfence work "$store" 3 --workers 2 --retries 0 --halt now,fail=1 --quiet -- sh -c '[ $RINGFENCE_SHARD != 8 ] || exit 65; [ -e '"$work/slept"' ] || { touch '"$work/slept"'; sleep 60; }'
+    expect 1 ringfence work "$store" 3 --workers 2 --retries 0 --halt now,fail=1 --quiet -- sh -c '[ $RINGFENCE_SHARD != 8 ] || exit 65; ! mkdir '"$work/slept"' 2>/dev/null || exec sleep 60'
     same "$(run_field parked 3)" 1
     expect 2 ringfence work "$store" 3 --halt sometimes -- true
     has "$err" "soon,fail=1"
+}
+
+case_nothing_is_begun_once_it_is_to_halt() {
+    ringfence init --volatile "$store" >/dev/null
+    local halt run=0 farm worker code
+    for halt in now,fail=1 soon,fail=2 now,success=3 soon,done=4; do
+        run=$((run + 1))
+        ringfence run create "$store" $run --hex-prefixes 1 >/dev/null
+        ringfence work "$store" $run --workers 1 --retries 0 --halt $halt --quiet -- \
+            sh -c 'until [ -e '"$work/go.$run"' ]; do sleep 0.02; done; exit '$([[ $halt == *fail* ]] && echo 1 || echo 0) 2>"$work/log" &
+        farm=$! code=0
+        claimed() { ringfence shard list "$store" $run --json | grep '"lease_left_ns":[0-9]'; }
+        eventually claimed
+        worker=$(pgrep -P "$farm")
+        kill -STOP "$farm" # however long the supervisor takes to hear of it
+        touch "$work/go.$run"
+        eventually is_gone "$worker"
+        kill -CONT "$farm"
+        wait "$farm" || code=$?
+        same "$code" 1
+        has "$(cat "$work/log")" halting
+        same "$halt" "${halt%=*}=$(($(run_field done $run) + $(run_field parked $run)))"
+    done
 }
 
 case_halt_never_and_done_and_what_is_no_number() {
