@@ -57,6 +57,7 @@ struct rf_log_reader {
     bool fresh;               /* no batch of this incarnation was delivered yet */
     bool onward;              /* what follows will be read, too */
     bool ended;
+    bool vouched; /* what is not there was written: a later batch, or a later segment, says so */
     uint64_t read_from; /* segment */
 
     /* bytes [window_at, window_at + window_len) of the log */
@@ -388,6 +389,7 @@ static rf_status look_behind(struct rf_log_reader *r, uint64_t *probe, rf_detail
 {
     uint64_t limit = limit_of(r, r->in);
     if (r->epoch <= r->incarnations[r->in].durable) {
+        r->vouched = true;
         return refuse_at(r, r->position, r->epoch,
                          "the batch is damaged, though a later segment says that it was written",
                          detail);
@@ -422,6 +424,7 @@ static rf_status look_behind(struct rf_log_reader *r, uint64_t *probe, rf_detail
             return status;
         }
         if (verdict == BATCH_GOOD && h.durable >= r->epoch) {
+            r->vouched = true;
             return refuse_at(r, r->position, r->epoch,
                              "the batch is damaged, though a later one says that it was written",
                              detail);
@@ -487,8 +490,8 @@ static rf_status change_incarnation(struct rf_log_reader *r, rf_detail *detail)
     return RF_OK;
 }
 
-rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool *end,
-                      rf_detail *detail)
+static rf_status next_batch(struct rf_log_reader *r, struct rf_log_batch *batch, bool *end,
+                            rf_detail *detail)
 {
     enum verdict verdict;
     rf_status status = change_incarnation(r, detail);
@@ -533,6 +536,25 @@ rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool 
     }
     status = tail(r, detail);
     *end = r->ended;
+    return status;
+}
+
+/* A log that is in use may have grown between the look at a batch and the look behind it. Whoever vouches
+ * for a batch was written after it was on the disk: if it is still not there now, it is damaged. */
+rf_status rf_log_next(struct rf_log_reader *r, struct rf_log_batch *batch, bool *end,
+                      rf_detail *detail)
+{
+    rf_detail first = {0};
+    r->vouched = false;
+    rf_status status = next_batch(r, batch, end, &first);
+    if (r->vouched) {
+        first = (rf_detail){0};
+        r->window_len = 0;
+        status = next_batch(r, batch, end, &first);
+    }
+    if (status != RF_OK && detail != NULL) {
+        *detail = first;
+    }
     return status;
 }
 

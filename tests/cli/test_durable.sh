@@ -293,6 +293,27 @@ case_who_follows_a_log_is_told_when_it_can_not_go_on() {
     has "$(cat "$work/stderr")" "does not reach back to epoch" "--start"
 }
 
+case_a_log_that_grows_while_it_is_read_is_not_damaged() {
+    command -v strace >/dev/null || skip "there is no strace"
+    begin --segment-bytes 8M
+    # The read that has the end of the log in it is the first one that is large. The reader is stopped behind it,
+    # and goes on when the batches after that end are more than it has read.
+    local traced=(env "ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0" strace -o "$work/trace" -e trace=pread64) read
+    "${traced[@]}" ringfence log verify "$store" >/dev/null
+    read=$(grep '^pread64' "$work/trace" | awk -F', ' '$(NF - 1) >= 1000000 { print NR; exit }')
+    [ "$read" -ge 1 ] || fail "$(cat "$work/trace")"
+    "${traced[@]}" -e "inject=pread64:signal=SIGSTOP:when=$read" ringfence log verify "$store" --json >"$work/out" 2>"$work/stderr" &
+    local reader=$! code=0
+    stopped() { grep -q 'stopped by SIGSTOP' "$work/trace"; }
+    eventually stopped
+    ringfence work "$store" 1 --workers 1 --quiet --halt soon,success=1 -- \
+        sh -c 't=$(head -c 12000 /dev/zero | tr "\\0" t); for i in $(seq 100 219); do printf "%s%d\\t%s\\n" "$RINGFENCE_START" $i $t; done >&3' || true
+    kill -CONT "$(pgrep -P "$reader")"
+    wait "$reader" || code=$?
+    same "$code $(cat "$work/stderr")" "0 "
+    [ "$(field records "$(cat "$work/out")")" -ge 120 ] || fail "$(cat "$work/out")"
+}
+
 case_a_start_that_is_not_written_yet_is_waited_for() {
     begin
     local start follower
