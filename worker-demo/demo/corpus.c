@@ -43,6 +43,7 @@ struct pattern {
 static const struct pattern secrets[] = {
     {"aws-access-key-id", "region us-east-1 id ^AKIA%K16"},
     {"aws-secret-access-key", "^aws_secret_access_key = %B40"},
+    {"aws-bedrock-key", "bedrock ^ABSK%A128"},
     {"gcp-api-key", "maps.load('^AIza%U35')"},
     {"gcp-service-account", "  ^\"private_key_id\": \"%H40\","},
     {"google-oauth-secret", "oauth ^GOCSPX-%U28"},
@@ -50,6 +51,7 @@ static const struct pattern secrets[] = {
     {"azure-storage-key", "DefaultEndpointsProtocol=https;^AccountKey=%s;"},
     {"azure-client-secret", "client ^%A3%D1Q~%A34"},
     {"azure-sas", "https://store.blob.core.windows.net/c/x?sv=2022-11-02^&sig=%A43%%3D"},
+    {"azure-devops-pat", "az devops login ^%A76AZDO%A4"},
     {"digitalocean-token", "doctl auth ^dop_v1_%H64"},
     {"heroku-api-key", "heroku ^HRKU-AA%U58"},
     {"databricks-token", "spark ^dapi%H32"},
@@ -70,11 +72,17 @@ static const struct pattern secrets[] = {
     {"pypi-token", "twine ^pypi-AgEIcHlwaS5vcmc%U130"},
     {"rubygems-key", "gem push ^rubygems_%H48"},
     {"crates-io-token", "cargo login ^cio%A32"},
+    {"nuget-key", "nuget push ^oy2%L43"},
+    {"jfrog-key", "artifactory ^AKCp%A69"},
     {"docker-pat", "docker login ^dckr_pat_%U27"},
+    {"sonar-token", "sonar ^squ_%H40"},
     {"slack-bot", "slack ^xoxb-%d12-%d12-%A24"},
     {"slack-user", "slack ^xoxp-%d12-%d12-%d12-%H32"},
     {"slack-app", "slack ^xapp-1-A%C10-%d13-%H64"},
+    {"slack-rotating", "slack ^xoxe-1-%A147"},
     {"slack-webhook", "post https://^hooks.slack.com/services/T%C9/B%C9/%A24"},
+    {"teams-webhook",
+     "post https://corp^.webhook.office.com/webhookb2/%H8-%H4-%H4-%H4-%H12@%H8-%H4-%H4-%H4-%H12/IncomingWebhook/%H32/%H8-%H4-%H4-%H4-%H12"},
     {"discord-bot", "^discord: M%A23.%A6.%U27"},
     {"discord-webhook", "post https://^discord.com/api/webhooks/%d18/%U68"},
     {"telegram-bot", "bot ^%d9:AA%U33"},
@@ -82,6 +90,7 @@ static const struct pattern secrets[] = {
     {"sendgrid-key", "mail ^SG.%U22.%U43"},
     {"mailgun-key", "mail ^key-%H32"},
     {"mailchimp-key", "mail ^%H32-us%d1"},
+    {"brevo-key", "mail ^xkeysib-%H64-%A16"},
     {"stripe-key", "charge ^sk_live_%A24"},
     {"stripe-webhook", "hook ^whsec_%A32"},
     {"square-token", "pos ^sq0atp-%U22"},
@@ -90,18 +99,34 @@ static const struct pattern secrets[] = {
     {"openai-key", "model ^sk-proj-%A20T3BlbkFJ%A20"},
     {"anthropic-key", "model ^sk-ant-api03-%A95"},
     {"huggingface-token", "model ^hf_%A34"},
+    {"groq-key", "model ^gsk_%A52"},
+    {"xai-key", "model ^xai-%A80"},
+    {"perplexity-key", "model ^pplx-%A48"},
+    {"openrouter-key", "model ^sk-or-v1-%H64"},
+    {"replicate-token", "model ^r8_%A37"},
+    {"langsmith-key", "traces ^lsv2_pt_%H32_%H10"},
     {"newrelic-key", "apm ^NRAK-%C27"},
+    {"dynatrace-token", "apm ^dt0c01.%K24.%K64"},
     {"grafana-token", "dash ^glsa_%A32_%g"},
+    {"grafana-cloud-token", "dash ^glc_eyJ%A120"},
     {"sentry-token", "errors ^sntrys_eyJ%A140"},
+    {"sentry-user-token", "errors ^sntryu_%H64"},
     {"linear-key", "linear ^lin_api_%A40"},
     {"notion-token", "notion ^ntn_%D11%A35"},
+    {"airtable-token", "table ^pat%A14.%H64"},
     {"postman-key", "postman ^PMAK-%H24-%H34"},
     {"doppler-token", "doppler ^dp.pt.%A43"},
     {"figma-token", "figma ^figd_%U40"},
+    {"mapbox-secret", "map ^sk.eyJ%A70.%A22"},
+    {"netlify-token", "netlify ^nfp_%A36"},
     {"supabase-token", "supabase ^sbp_%H40"},
+    {"supabase-secret", "supabase ^sb_secret_%A22_%A8"},
     {"planetscale-token", "db ^pscale_tkn_%A43"},
     {"vault-token", "vault login ^hvs.%A90"},
+    {"onepassword-token", "op ^ops_eyJ%A300"},
     {"terraform-token", "terraform ^%A14.atlasv1.%A67"},
+    {"pulumi-token", "pulumi ^pul-%H40"},
+    {"tailscale-key", "tailscale up ^tskey-auth-k%A11CNTRL-%A32"},
     {"private-key", "^-----BEGIN RSA PRIVATE KEY-----%n%p"},
     {"putty-key", "^PuTTY-User-Key-File-3: ssh-rsa%nEncryption: none"},
     {"age-key", "age ^AGE-SECRET-KEY-1%b"},
@@ -109,7 +134,7 @@ static const struct pattern secrets[] = {
     {"database-url", "connect ^postgres://app:%P14@db.internal:5432/app"},
     {"url-password", "git clone ^https://deploy:%P16@git.internal/x.git"},
     {"quoted-assignment", "db_^password = \"%P18\""},
-    {"env-assignment", "export ^SESSION_SIGNING_SECRET=%A36"},
+    {"env-assignment", "export ^SESSION_SIGNING_SECRET=%A17%d1%A18"},
 };
 
 static const char *const near_misses[] = {
@@ -150,7 +175,11 @@ static void put_some(struct line *l, uint64_t *seed, const char *from, unsigned 
                      unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        put(l, from[below(seed, from_len)]);
+        char c;
+        do { /* never thrice the same: a run of zeros is a placeholder */
+            c = from[below(seed, from_len)];
+        } while (i >= 2 && c == l->out[l->len - 1] && c == l->out[l->len - 2]);
+        put(l, c);
     }
 }
 
@@ -389,12 +418,26 @@ unsigned corpus_rules(void)
     return sizeof(secrets) / sizeof(secrets[0]);
 }
 
+/* Chance may write a word of which the second stage says that this is no secret. */
+static bool is_unlucky(const char *text)
+{
+    static const char *const unlucky[] = {"dummy", "insert", "sample", "example", "redacted"};
+    for (size_t i = 0; i < sizeof(unlucky) / sizeof(unlucky[0]); i++) {
+        if (strcasestr(text, unlucky[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 size_t corpus_secret(unsigned which, uint64_t *seed, char *out, size_t out_size, size_t *start,
                      const char **rule)
 {
     struct line l = {.out = out, .size = out_size};
     const struct pattern *t = &secrets[which % corpus_rules()];
-    expand(&l, seed, t->text);
+    do {
+        expand(&l, seed, t->text);
+    } while (is_unlucky(out));
     *start = l.start;
     *rule = t->rule;
     return l.len;
