@@ -125,6 +125,9 @@ static void kill_all(struct demo *d, pid_t scan)
     kill(scan, SIGKILL);
     waitpid(scan, NULL, 0);
     d->kills_of_all++;
+    if (isatty(STDERR_FILENO)) { /* below what the dead one was showing */
+        fputs("\nkilled everything at once; the same command again:\n", stderr);
+    }
 }
 
 /* Returns rf-scan's exit status, or -1. */
@@ -191,11 +194,10 @@ static bool reckon(const struct demo *d, int status, double seconds)
            "  lost                 %zu\n"
            "  false alarms         %zu\n"
            "  scanned              %" PRIu64 " of %" PRIu64 " files, %" PRIu64 " of %" PRIu64
-           " bytes, each counted once\n"
+           " bytes\n"
            "  kills survived       %u of workers, and %u of everything at once\n"
            "  zombies              %u workers woke up after their lease was over\n"
-           "  zombie writes        %" PRIu64 " commits refused; %" PRIu64
-           " bytes of findings written in vain by dead and undead\n"
+           "  zombie writes        %" PRIu64 " commits refused; %" PRIu64 " bytes written in vain\n"
            "  time                 %.1f s, %" PRIu64 " shards split while they were worked on\n\n",
            d->corpus.count, corpus_rules(), d->corpus.near_misses, r.right, r.twice, r.lost,
            r.wrong, found.files, d->corpus.files, found.bytes, d->corpus.bytes, d->kills,
@@ -316,8 +318,8 @@ int main(int argc, char **argv)
            d.bytes / 1000000, d.seed, d.dir);
     bool good = make_corpus(&d, d.tree);
     if (good) {
-        printf("%" PRIu64 " files, %zu secrets planted; scanning with %u workers at %" PRIu64
-               " MB/s, so that there is time to kill them\n",
+        printf("%" PRIu64 " files, %zu secrets planted; scanning with %u workers,\n"
+               "at no more than %" PRIu64 " MB/s, so that there is time to kill them\n",
                d.corpus.files, d.corpus.count, d.workers, d.rate / 1000000);
         uint64_t start = now_ms();
         int status = torment(&d);
