@@ -229,6 +229,29 @@ static int by_path(const void *a, const void *b)
     return order != 0 ? order : x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+/* Names in the order of the items: whoever works on a range of these then reads a range of the names,
+ * and has no more than that in its memory. Segments of one file share its name. */
+static void sort_names_too(struct walk *w)
+{
+    char *names = must_alloc(w->name_bytes);
+    uint64_t at = 0, before = UINT64_MAX;
+    for (size_t i = 0; i < w->count; i++) {
+        struct item *item = &w->items[i];
+        uint64_t old = item->path;
+        if (old != before) {
+            size_t len = strlen(w->names + old) + 1;
+            memcpy(names + at, w->names + old, len);
+            at += len;
+            item->path = at - len;
+        } else {
+            item->path = item[-1].path;
+        }
+        before = old;
+    }
+    free(w->names);
+    w->names = names;
+}
+
 static uint64_t header_hash(const struct items_header *header)
 {
     return rf_hash64("rf-scan/items/v1", (rf_bytes){header, offsetof(struct items_header, hash)});
@@ -298,6 +321,7 @@ bool items_make(const struct options *options, const char *file, uint64_t run, u
         if (w.count > 1) {
             qsort(w.items, w.count, sizeof(*w.items), by_path);
         }
+        sort_names_too(&w);
         uint64_t cost = 0;
         for (size_t i = 0; i < w.count; i++) {
             w.items[i].before = cost;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "items.h"
 #include "trial.h"
 
 static struct trial trial;
@@ -305,6 +306,36 @@ static void many_small_files(void)
     found_free(&found);
 }
 
+/* Whoever works on a part of the items reads a part of their names, however large the table is. */
+static void names_lie_in_the_order_of_the_items(void)
+{
+    char name[64], file[128];
+    struct items items;
+    pid_t workers[8];
+    for (unsigned i = 0; i < 300; i++) {
+        snprintf(name, sizeof(name), "%x/%x", i * 7919 % 16, i * 104729 % 65536);
+        trial_write_text(&trial, name,
+                         "something or other, a little longer than a kilobyte or not\n");
+    }
+    static char large[200000];
+    memset(large, 'x', sizeof(large));
+    trial_write(&trial, "5/large", large, sizeof(large));
+    pid_t scan = trial_start(&trial, "-j1 --rate 1K --segment 65536");
+    for (unsigned ms = 0; trial_workers(scan, workers, 8) == 0 && ms < 60000; ms++) {
+        trial_sleep_ms(1);
+    }
+    trial_kill_all(scan);
+    snprintf(file, sizeof(file), "%s/items", trial.state);
+    TEST_ASSERT_TRUE(items_open(&items, file));
+    TEST_ASSERT_EQUAL_UINT64(304, items.header->count);
+    for (uint64_t i = 1; i < 304; i++) {
+        const char *before = item_path(&items, i - 1), *path = item_path(&items, i);
+        TEST_ASSERT_TRUE(items.list[i].first ? path == before + strlen(before) + 1
+                                             : path == before);
+    }
+    items_close(&items);
+}
+
 /* One file of segments, with a secret across every cut. RF_SCAN_LARGE is its size. */
 static void one_large_file(void)
 {
@@ -357,6 +388,7 @@ int main(void)
     RUN_TEST(paths_inside_each_other_are_scanned_once);
     RUN_TEST(files_may_change_meanwhile);
     RUN_TEST(many_small_files);
+    RUN_TEST(names_lie_in_the_order_of_the_items);
     RUN_TEST(one_large_file);
     return UNITY_END();
 }
