@@ -21,7 +21,8 @@
 #define DEPTH_MAX   2000u /* directories below each other; each costs a descriptor while inside */
 #define IGNORE_MAX  (1u << 20)
 #define SHARD_COST  (1u << 20) /* smaller ones are not worth it */
-#define SHARDS_EACH 4u         /* for every worker, to begin with; splitting does the rest */
+#define SHOW_FILES  1000u
+#define SHARDS_EACH 4u /* for every worker, to begin with; splitting does the rest */
 
 struct walk {
     const struct options *options;
@@ -36,6 +37,7 @@ struct walk {
     unsigned depth;
     uint64_t skip_dev, skip_ino;
     uint64_t files, bytes;
+    bool show; /* how many they are so far, every SHOW_FILES */
 };
 
 static void *room_for(void *old, size_t *room, size_t need, size_t size)
@@ -85,6 +87,9 @@ static void add_file(struct walk *w, uint64_t size)
     unsigned number = 0;
     w->files++;
     w->bytes += size;
+    if (w->show && w->files % SHOW_FILES == 0) {
+        fprintf(stderr, "\r\033[Klisting: %llu files", (unsigned long long)w->files);
+    }
     do {
         uint64_t length = size - offset;
         if (length > segment && number < UINT16_MAX) {
@@ -303,7 +308,10 @@ static uint64_t shard_count(const struct options *options, uint64_t count, uint6
 bool items_make(const struct options *options, const char *file, uint64_t run, uint64_t skip_dev,
                 uint64_t skip_ino)
 {
-    struct walk w = {.options = options, .skip_dev = skip_dev, .skip_ino = skip_ino};
+    struct walk w = {.options = options,
+                     .skip_dev = skip_dev,
+                     .skip_ino = skip_ino,
+                     .show = !options->quiet && isatty(STDERR_FILENO) == 1};
     struct ignore *ignore = NULL;
     bool good = true;
     for (size_t i = 0; i < options->ignore_count; i++) {
@@ -315,6 +323,9 @@ bool items_make(const struct options *options, const char *file, uint64_t run, u
     }
     while (ignore != NULL) {
         ignore = ignore_pop(ignore);
+    }
+    if (w.show && w.files >= SHOW_FILES) {
+        fputs("\r\033[K", stderr);
     }
     if (good) {
         sort_names = w.names;

@@ -223,6 +223,19 @@ static void progress_ends_with_binary_files_too(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(last, "100% ["), last);
 }
 
+/* A large tree is not listed at once, nor in silence. */
+static void listing_files_shows_how_many(void)
+{
+    write_many(1);
+    for (unsigned i = 0; i < 1000; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "n%u", i);
+        trial_write_text(&trial, name, "");
+    }
+    char *text = drawn(80, true);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\033[Klisting: 1000 files\r\033[K"), text);
+}
+
 /* While the scan is on and after it: the secret is only where it was. */
 static void secrets_are_masked_everywhere(void)
 {
@@ -657,6 +670,7 @@ int main(void)
     RUN_TEST(progress_fits_the_terminal);
     RUN_TEST(progress_goes_on_where_it_was);
     RUN_TEST(progress_ends_with_binary_files_too);
+    RUN_TEST(listing_files_shows_how_many);
     RUN_TEST(secrets_are_masked_everywhere);
     RUN_TEST(lines_and_columns);
     RUN_TEST(a_baseline_leaves_only_what_is_new);
