@@ -114,7 +114,7 @@ static void put(struct identity *id, const void *bytes, size_t len)
     id->len += len + 8;
 }
 
-/* All that decides what will be found, and nothing that only decides how. */
+/* All that decides what will be found, and nothing that only decides how; and the form of what is kept. */
 static uint64_t identify(const struct farm *farm)
 {
     const struct options *o = farm->options;
@@ -137,7 +137,7 @@ static uint64_t identify(const struct farm *farm)
         put(&id, real, strlen(real));
         free(real);
     }
-    uint64_t hash = rf_hash64("rf-scan/identity/v1", (rf_bytes){id.bytes, id.len});
+    uint64_t hash = rf_hash64("rf-scan/identity/v2", (rf_bytes){id.bytes, id.len});
     free(id.bytes);
     return hash;
 }

@@ -94,7 +94,7 @@ static char **split_names(char *text, size_t len)
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-static void take(uint32_t r, const char *path, uint64_t start)
+static void take(uint32_t r, const char *path, uint64_t start, uint64_t end)
 {
     static char *cached;
     static size_t cached_len;
@@ -109,6 +109,7 @@ static void take(uint32_t r, const char *path, uint64_t start)
                             PCRE2_ANCHORED, data, NULL);
     TEST_ASSERT_TRUE_MESSAGE(found > 0, "ripgrep found what PCRE2 does not");
     const PCRE2_SIZE *places = pcre2_get_ovector_pointer(data);
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(end, places[1], "ripgrep's match has another end");
     size_t from = found > 1 ? places[2] : places[0], to = found > 1 ? places[3] : places[1];
     const struct candidate c = {.rule = &rules.list[r],
                                 .secret = (const uint8_t *)cached + from,
@@ -143,7 +144,9 @@ static void take_line(uint32_t r, char *line)
     uint64_t base = strtoull(at + 18, NULL, 10);
     while ((at = strstr(at, ",\"start\":")) != NULL) {
         at += 9;
-        take(r, path, base + strtoull(at, NULL, 10));
+        uint64_t start = base + strtoull(at, &at, 10);
+        TEST_ASSERT_EQUAL_MEMORY(",\"end\":", at, 7);
+        take(r, path, start, base + strtoull(at + 7, NULL, 10));
     }
 }
 

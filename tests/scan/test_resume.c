@@ -295,7 +295,7 @@ static bool somebody_works(void)
     return progress.leased > 0;
 }
 
-/* What a worker is at is committed: here the first part of a file, for which it sleeps for seconds. */
+/* What a worker is at is committed: here the first part of a file, for which it sleeps for 16 seconds. */
 static void an_interrupt_drains(void)
 {
     static char text[100000];
@@ -304,7 +304,7 @@ static void an_interrupt_drains(void)
     remove_tree(trial.tree);
     TEST_ASSERT_EQUAL_INT(0, mkdir(trial.tree, 0755));
     trial_write(&trial, "file", text, sizeof(text));
-    pid_t scan = trial_start(&trial, "-j1 --rate 4K --chunk 16384");
+    pid_t scan = trial_start(&trial, "-j1 --rate 1K --chunk 16384");
     for (unsigned ms = 0; !somebody_works() && ms < 60000; ms++) {
         trial_sleep_ms(1);
     }
@@ -327,7 +327,7 @@ static void an_interrupt_drains(void)
 static void a_second_interrupt_stops(void)
 {
     pid_t workers[8], left[8];
-    pid_t scan = start_three(SLOWLY, workers);
+    pid_t scan = start_three(SLOWLY " --rate 100K", workers);
     kill(workers[0], SIGSTOP);
     kill(-scan, SIGINT);
     for (unsigned ms = 0; trial_workers(scan, left, 8) > 1 && ms < 60000; ms++) {

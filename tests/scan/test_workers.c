@@ -224,13 +224,13 @@ static void a_lease_is_renewed_while_a_worker_is_at_it(void)
     remove_tree(trial.tree);
     TEST_ASSERT_EQUAL_INT(0, mkdir(trial.tree, 0755));
     trial_write(&trial, "file", text, sizeof(text));
-    pid_t scan = trial_start(&trial, "-j1 --rate 1K --chunk 16384 --lease 4000"); /* 16 seconds */
+    pid_t scan = trial_start(&trial, "-j1 --rate 1K --chunk 65536 --lease 4000"); /* a minute */
     rf_shard_info first = {0}, now = {0};
     for (unsigned ms = 0; !first.leased && ms < 60000; ms++) {
         first = leased_shard();
         trial_sleep_ms(1);
     }
-    for (unsigned ms = 0; now.deadline <= first.deadline && ms < 15000; ms += 10) {
+    for (unsigned ms = 0; now.deadline <= first.deadline && ms < 50000; ms += 10) {
         trial_sleep_ms(10);
         now = leased_shard();
     }
