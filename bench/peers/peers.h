@@ -81,6 +81,9 @@ struct peer {
     enum answer (*checkpoint)(void *worker, const uint8_t *key);
     enum answer (*complete)(void *worker, const uint8_t *key);
     void (*leave)(void *worker);
+    void (*wake)(
+        void *
+            worker); /* makes the peer see that the worker's lease is over, if it has to be told; or NULL */
 };
 
 /* Weak: a peer whose client library is not here is not linked. */

@@ -35,11 +35,10 @@ static void fill_one(void *argument)
     scene->peer->fill(1, scene->peer->lease_ms);
 }
 
-/* Far longer than the lease: servers look at the clock now and then only, and beanstalkd 1.12 often never, if it is
- * asked for a job all the time while a reservation runs out. */
+/* Longer than the lease: servers look at the clock now and then only. */
 static void let_it_expire(const struct scene *scene)
 {
-    usleep(2000 * scene->peer->lease_ms + 50000);
+    usleep(1000 * scene->peer->lease_ms + 50000);
 }
 
 static void claim_again(const struct scene *scene, void *worker, struct claim *claim)
@@ -120,6 +119,9 @@ static void be_first(const struct scene *scene, int from, int to)
     farm_key(key, 0, 1);
     expect(scene, peer->checkpoint(worker, key), ACCEPTED, "a checkpoint of the owner is refused");
     let_it_expire(scene);
+    if (peer->wake != NULL) {
+        peer->wake(worker);
+    }
     tell(to, claim.fence);
     hear(from); /* it is granted to the second */
     farm_key(key, 0, 2);
