@@ -60,6 +60,7 @@ static void link_node(struct rf_robust *robust, struct rf_member *member)
     KERNEL_SEES();
     robust->head.list.next = node;
     KERNEL_SEES();
+    robust->nodes++;
 }
 
 static void unlink_node(struct rf_robust *robust, struct rf_member *member)
@@ -69,6 +70,7 @@ static void unlink_node(struct rf_robust *robust, struct rf_member *member)
         if (at->next == node) {
             at->next = node->next;
             KERNEL_SEES();
+            robust->nodes--;
             return;
         }
         assert(at->next != &robust->head.list);
@@ -163,6 +165,13 @@ rf_status rf_member_join(struct rf_map *map, struct rf_robust *robust, bool is_g
     uint32_t used = atomic_load_explicit(&h->members_used, memory_order_acquire);
     used = used == 0 ? 0 : used - 1; /* without the repair slot */
     uint32_t start = atomic_load_explicit(&h->member_hint, memory_order_relaxed);
+    if (robust != NULL && robust->nodes >= ROBUST_LIST_LIMIT) {
+        return rf_refuse(
+            detail, RF_RESOURCE_EXHAUSTED, 0,
+            "this process has %u handles, of more the kernel would not tell others when "
+            "it dies; close some, or use more processes",
+            robust->nodes - 1);
+    }
     for (uint32_t n = 0; n < usable; n++) {
         /* The longest unused first: rounds over the slots in use, then a fresh one. */
         uint32_t i = n < used ? (start + n) % used : n;

@@ -19,9 +19,11 @@
 #include "actor.h"
 
 /* The robust list of one guardian; in shared memory of its own, which survives until the kernel has
- * read it even if the process is killed for lack of memory. */
+ * read it even if the process is killed for lack of memory. The kernel reads ROBUST_LIST_LIMIT nodes and no
+ * more: of the others it would tell nobody. */
 struct rf_robust {
     struct robust_list_head head;
+    uint32_t nodes; /* linked; the guardian's */
 };
 
 rf_status rf_robust_make(struct rf_robust **robust, rf_detail *detail);

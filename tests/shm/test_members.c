@@ -301,7 +301,7 @@ static void a_death_is_noticed_soon_though_all_who_were_told_are_stopped(void)
     strike_camp(camp);
 }
 
-/* --- slots --- */
+/* --- many handles in one process --- */
 
 static int hold_one(void *argument)
 {
@@ -313,6 +313,44 @@ static int hold_one(void *argument)
     }
     return 0;
 }
+
+static int hold_with_as_many_as_can_be(void *argument)
+{
+    rf_lease lease;
+    struct camp *camp = argument;
+    rf_store *store;
+    rf_detail detail;
+    claim_one(crew_open(camp->store, &(rf_options){0}), 0,
+              &lease); /* the last on the robust list */
+    for (camp->handles = 1; rf_open(camp->store, NULL, &store, &detail) == RF_OK; camp->handles++) {
+    }
+    CREW_CHECK(strstr(detail.where, "close some") != NULL, "the answer was: %s", detail.where);
+    atomic_fetch_add(&camp->settled, 1);
+    while (pause() != 0) {
+    }
+    return 0;
+}
+
+/* The kernel does not follow a robust list for ever. */
+static void all_handles_of_a_process_die_with_it_however_many(void)
+{
+    struct camp *camp = crew_shared(sizeof(*camp));
+    snprintf(camp->store, sizeof(camp->store), "%s", crew_store("thousands"));
+    const rf_options options = {
+        .create = true, .max_shards = 64, .max_runs = 2, .max_members = 1100};
+    camp->boss = crew_open(camp->store, &options);
+    camp->shards = camp->count = 1;
+    make_run(camp->boss, camp->shards);
+    camp->pids[0] = crew_start(hold_with_as_many_as_can_be, camp);
+    TEST_ASSERT_TRUE(crew_until(all_settled, camp, 60000));
+    TEST_ASSERT_GREATER_THAN_UINT32(1100, camp->handles);
+    rf_close(crew_open(camp->store, &(rf_options){0})); /* it is not the store that is full */
+    kill_at_once(camp, 0, 1);
+    expect_back(camp, 0, "a process with very many handles was killed");
+    strike_camp(camp);
+}
+
+/* --- slots --- */
 
 static void a_store_whose_slots_are_all_dead_can_be_entered(void)
 {
@@ -438,6 +476,7 @@ int main(void)
     RUN_TEST(hundreds_of_processes_die_at_once);
     RUN_TEST(a_death_is_noticed_at_once_though_all_others_are_stopped);
     RUN_TEST(a_death_is_noticed_soon_though_all_who_were_told_are_stopped);
+    RUN_TEST(all_handles_of_a_process_die_with_it_however_many);
     RUN_TEST(a_store_whose_slots_are_all_dead_can_be_entered);
     RUN_TEST(a_handle_closed_while_its_shard_is_locked_gives_it_up_later);
     RUN_TEST(a_killed_holders_shard_is_held_by_the_next_at_once);
