@@ -17,6 +17,7 @@
 #include "sweep.h"
 
 #define WATCH_MAX       120u
+#define WATCH_GUARDIANS 60u /* of them */
 #define SLEEP_NS        2000000000ull
 #define RETRY_NS        10000000ull
 #define RETRY_NS_MIN    50000ull
@@ -170,24 +171,37 @@ static uint64_t renew_kept(struct rf_guardian *g)
     return next;
 }
 
-/* The words to sleep on: the poke word as it was before the roster was looked at, and lives. Returns 0
- * if somebody has died since: nobody would wake us for that any more. */
-static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_waitv *watch)
+/* Living members behind this one, guardians or others, until there are `most` words. Returns false if somebody
+ * has died since the roster was looked at. */
+static bool watch_next(struct rf_guardian *g, bool guardians, uint32_t most,
+                       struct futex_waitv *watch, uint32_t *n)
 {
     uint32_t used = atomic_load_explicit(&g->map->header->members_used, memory_order_acquire);
-    uint32_t n = 0;
-    watch[n++] = rf_futex_watch(&g->actor.member->poke, poke);
-    for (uint32_t i = 1; i < used && n < 1 + WATCH_MAX; i++) {
+    for (uint32_t i = 1; i < used && *n < most; i++) {
         struct rf_member *m = rf_member_at(g->map, (g->actor.slot + i) % used);
         uint32_t life = atomic_load_explicit(&m->liveness, memory_order_acquire);
+        bool guards = atomic_load_explicit(&m->is_guardian, memory_order_relaxed) != 0;
         if ((life & FUTEX_OWNER_DIED) != 0) {
-            return 0;
+            return false;
         }
-        if (life != 0) {
-            watch[n++] = rf_futex_watch(&m->liveness, life);
+        if (life != 0 && guards == guardians) {
+            watch[(*n)++] = rf_futex_watch(&m->liveness, life);
         }
     }
-    return n;
+    return true;
+}
+
+/* The words to sleep on: the poke word as it was before the roster was looked at, and lives. Guardians first:
+ * with a process dies its guardian, and the many handles of one (this one's, too) must not hide the others.
+ * Handles by themselves are declared dead by those that abort. Returns 0 if somebody has died since: nobody
+ * would wake us for that any more. */
+static uint32_t build_watch(struct rf_guardian *g, uint32_t poke, struct futex_waitv *watch)
+{
+    uint32_t n = 0;
+    watch[n++] = rf_futex_watch(&g->actor.member->poke, poke);
+    bool all_live = watch_next(g, true, 1 + WATCH_GUARDIANS, watch, &n) &&
+                    watch_next(g, false, 1 + WATCH_MAX, watch, &n);
+    return all_live ? n : 0;
 }
 
 /* --- chores --- */

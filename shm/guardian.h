@@ -3,8 +3,9 @@
  * process's members hang, watches the lives of others, reaps and sweeps the dead, and renews the
  * leases of sessions that asked for it. It is a member itself and acts under a slot of its own.
  *
- * It sleeps in futex_waitv on its own poke word and on the liveness words of the next 120 living
- * members; a death wakes one of their watchers. A newcomer pokes the three guardians before it.
+ * It sleeps in futex_waitv on its own poke word and on the liveness words of the next 60 living
+ * guardians and the next living handles, 120 in all; a death wakes one of their watchers. A newcomer
+ * pokes the three guardians before it.
  * Every wake looks at the whole roster, and every sleep ends after a second or two at the latest.
  */
 #ifndef RF_GUARDIAN_H

@@ -314,6 +314,12 @@ static int hold_one(void *argument)
     return 0;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 static int hold_with_as_many_as_can_be(void *argument)
 {
     rf_lease lease;
@@ -347,6 +353,38 @@ static void all_handles_of_a_process_die_with_it_however_many(void)
     rf_close(crew_open(camp->store, &(rf_options){0})); /* it is not the store that is full */
     kill_at_once(camp, 0, 1);
     expect_back(camp, 0, "a process with very many handles was killed");
+    strike_camp(camp);
+}
+
+/* More than a guardian has eyes for. Where it does not see a death it finds it when it looks around, which
+ * it does every two seconds. */
+static void a_process_with_many_handles_notices_a_death_at_once(void)
+{
+    enum { HANDLES = 150, KILLS = 11 };
+    struct camp *camp = pitch_camp("dazzled", 0, 1, 1);
+    rf_store *handles[HANDLES];
+    uint64_t took[KILLS];
+    camp->count = 1;
+    for (uint32_t i = 0; i < HANDLES; i++) {
+        handles[i] = crew_open(camp->store, &(rf_options){0});
+    }
+    for (uint32_t n = 0; n < KILLS; n++) {
+        atomic_store(&camp->settled, 0);
+        camp->pids[0] = crew_start(hold_one, camp);
+        TEST_ASSERT_TRUE(crew_until(all_settled, camp, 20000));
+        uint64_t at = crew_ns();
+        kill_at_once(camp, 0, 1);
+        struct hope back = {.camp = camp, .available = 1, .members = 2 + HANDLES};
+        TEST_ASSERT_TRUE(crew_until(fulfilled, &back, SOON_MS));
+        took[n] = crew_ns() - at;
+    }
+    qsort(took, KILLS, sizeof(took[0]), by_value);
+    printf("  noticed among %u handles: median %.1f ms, worst %.1f ms\n", HANDLES,
+           (double)took[KILLS / 2] / 1e6, (double)took[KILLS - 1] / 1e6);
+    TEST_ASSERT_LESS_THAN_UINT64(RF_SECOND / 2, took[KILLS / 2]);
+    for (uint32_t i = 0; i < HANDLES; i++) {
+        rf_close(handles[i]);
+    }
     strike_camp(camp);
 }
 
@@ -431,12 +469,6 @@ static void a_handle_closed_while_its_shard_is_locked_gives_it_up_later(void)
 
 /* --- how long it takes --- */
 
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void a_killed_holders_shard_is_held_by_the_next_at_once(void)
 {
     enum { KILLS = 100, EACH = 50 };
@@ -477,6 +509,7 @@ int main(void)
     RUN_TEST(a_death_is_noticed_at_once_though_all_others_are_stopped);
     RUN_TEST(a_death_is_noticed_soon_though_all_who_were_told_are_stopped);
     RUN_TEST(all_handles_of_a_process_die_with_it_however_many);
+    RUN_TEST(a_process_with_many_handles_notices_a_death_at_once);
     RUN_TEST(a_store_whose_slots_are_all_dead_can_be_entered);
     RUN_TEST(a_handle_closed_while_its_shard_is_locked_gives_it_up_later);
     RUN_TEST(a_killed_holders_shard_is_held_by_the_next_at_once);
