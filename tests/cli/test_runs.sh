@@ -469,7 +469,7 @@ case_a_lease_that_can_not_be_printed_is_given_back() {
         has "$(cat "$work/stderr")" "the shard is given back"
     done
     # The one who was to read it may be gone.
-    { until [ -e "$work/gone" ]; do sleep 0.02; done; code=0; ringfence claim "$store" 1 --shard 3 2>"$work/stderr" || code=$?; echo $code >"$work/code"; } | touch "$work/gone"
+    { until [ -e "$work/gone" ]; do sleep 0.02; done; code=0; ringfence claim "$store" 1 --shard 3 2>"$work/stderr" || code=$?; echo $code >"$work/code"; } | { exec <&-; touch "$work/gone"; }
     same "$(cat "$work/code")" 9
     expect 0 ringfence shard list "$store" 1 --only available --json
     same "$(wc -l <<<"$out")" 16
