@@ -309,7 +309,7 @@ int main(int argc, char **argv)
 {
     options = bench_parse(argc, argv);
     rounds = bench_rounds(&options, ROUNDS, 1, ROUNDS_MAX);
-    window = options.quick ? (struct window){.warm_s = 0.1, .timed_s = 0.25}
-                           : (struct window){.warm_s = 0.2, .timed_s = 1.0};
+    window = options.quick ? (struct window){.warm_s = 0.1, .timed_s = 0.25, .shards_part = 0.6}
+                           : (struct window){.warm_s = 0.2, .timed_s = 1.0, .shards_part = 1};
     return servers_supervise(program);
 }

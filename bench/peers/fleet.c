@@ -221,14 +221,15 @@ struct outcome fleet_measure(const struct peer *peer, const struct setting *sett
                              uint32_t workers, struct window window)
 {
     struct board *board = shared_memory(sizeof(*board));
-    struct errand errand = {.peer = peer, .shards = setting->shards};
-    const double all = (double)setting->shards * STEPS;
+    const uint32_t shards = (uint32_t)(setting->shards * window.shards_part);
+    struct errand errand = {.peer = peer, .shards = shards};
+    const double all = (double)shards * STEPS;
     pid_t pids[WORKERS_MAX];
     uint64_t begun, ended;
     assert(workers <= WORKERS_MAX);
     apart(fill, &errand);
     sync(); /* what was written before is not for the window to wait for */
-    start_workers(peer, board, setting->shards, pids, workers);
+    start_workers(peer, board, shards, pids, workers);
     uint64_t before = watch(peer, board, pids, workers, window.warm_s, WARM_SHARE * all, &begun);
     uint64_t after = watch(peer, board, pids, workers, window.timed_s, USED_SHARE * all, &ended);
     atomic_store(&board->stop, 1);

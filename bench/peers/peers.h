@@ -140,7 +140,8 @@ void *shared_memory(size_t size);
 
 struct window {
     double warm_s;
-    double timed_s; /* or shorter, if the shards go to an end */
+    double timed_s;     /* or shorter, if the shards go to an end */
+    double shards_part; /* of those of the setting, if the window is a short one */
 };
 struct outcome {
     double steps_per_s;

@@ -165,7 +165,7 @@ static void check_stale(void *argument)
 
 static void measure(void *argument)
 {
-    const struct window window = {.warm_s = 0.1, .timed_s = 0.2};
+    const struct window window = {.warm_s = 0.1, .timed_s = 0.2, .shards_part = 1};
     struct outcome outcome = fleet_measure(&peer, &setting, 2, window);
     if (outcome.steps_per_s <= 0 || outcome.seconds <= 0) {
         fail("nothing was measured");
