@@ -141,7 +141,9 @@ static void a_scan_goes_on_after_a_power_cut(void)
             gone_on += bytes_done() > 0;
         }
         int status = trial_scan(&trial, "-j3 --durable --chunk 16384");
-        TEST_ASSERT_EQUAL_INT_MESSAGE(1, status, trial_read(trial.out, NULL));
+        char *said = trial_read(trial.out, NULL);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(1, status, said);
+        free(said);
         trial_check_planted(&trial, &corpus);
     }
     TEST_ASSERT_GREATER_THAN_UINT_MESSAGE(0, gone_on, "it always started over");
@@ -189,7 +191,7 @@ static void the_power_may_go_at_any_change_of_a_file(void)
     int status = 0;
     unsigned at = 1;
     take_one_rule();
-    for (; status != 1; at += RF_SCAN_SLOW ? 5 : 1) {
+    for (; status != 1; at += RF_SCAN_SLOW ? 9 : 1) {
         char number[16];
         snprintf(number, sizeof(number), "%u", at);
         setenv("RF_SCAN_DIE_AT", number, 1);
