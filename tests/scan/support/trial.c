@@ -24,6 +24,7 @@ void trial_begin(struct trial *t)
     setenv("ASAN_OPTIONS", "quarantine_size_mb=4", 0);
     snprintf(t->dir, sizeof(t->dir), "%.40s/rf-scan-XXXXXX", tmp != NULL ? tmp : "/tmp");
     TEST_ASSERT_NOT_NULL_MESSAGE(mkdtemp(t->dir), "mkdtemp");
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* for trial_kill_all */
     snprintf(t->tree, sizeof(t->tree), "%s/tree", t->dir);
     snprintf(t->state, sizeof(t->state), "%s/state", t->dir);
     snprintf(t->json, sizeof(t->json), "%s/found.jsonl", t->dir);
@@ -114,7 +115,9 @@ int trial_scan(const struct trial *t, const char *arguments)
 void trial_kill_all(pid_t pid)
 {
     kill(-pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    while (waitpid(-pid, NULL, 0) >
+           0) { /* workers too, which have the store open until they are gone */
+    }
 }
 
 size_t trial_workers(pid_t pid, pid_t *out, size_t room)
