@@ -166,13 +166,13 @@ static void zombies_change_nothing(void)
 /* A tree that is too small for two shards: the second worker has work only if the first gives some. */
 static void a_busy_worker_shares_its_shard(void)
 {
-    const struct corpus_options options = {.seed = 1, .bytes = 700000, .secrets = 200};
+    const struct corpus_options options = {.seed = 1, .bytes = 500000, .secrets = 200};
     for (unsigned tries = 0;; tries++) {
         corpus_free(&corpus);
         remove_tree(trial.tree);
         TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
         TEST_ASSERT_LESS_THAN_UINT64(1000000, corpus.bytes + 8192 * corpus.files);
-        TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j2 --rate 400K --chunk 16384"));
+        TEST_ASSERT_EQUAL_INT(1, trial_scan(&trial, "-j2 --rate 300K --chunk 16384"));
         trial_check_planted(&trial, &corpus);
         struct found found = trial_found(&trial);
         uint64_t splits = found.splits;
