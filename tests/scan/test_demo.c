@@ -1,6 +1,7 @@
 /* What `make demo` runs, on a small tree: it keeps what it promises, says it in the words that the
  * README has, and leaves nothing behind. And the program is made as anybody could make it. */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -106,10 +107,32 @@ static void it_knows_only_the_public_header(void)
     expect_only_the_public_header(RF_SCAN_SOURCES "/examples");
 }
 
+/* The same for everybody who names the seed, whatever compiled it. */
+static void a_seed_makes_one_corpus(void)
+{
+    const struct corpus_options options = {
+        .seed = 5, .bytes = 2000000, .secrets = 100, .near_misses = 50};
+    struct corpus corpus;
+    uint64_t sum = 0xcbf29ce484222325u;
+    TEST_ASSERT_TRUE(corpus_make(trial.tree, &options, &corpus));
+    for (size_t i = 0; i < corpus.count; i++) {
+        const struct planted *p = &corpus.planted[i];
+        char line[512];
+        snprintf(line, sizeof(line), "%s %s %" PRIu64 "\n", p->path, p->rule, p->start);
+        for (const char *at = line; *at != '\0'; at++) {
+            sum = (sum ^ (uint8_t)*at) * 0x100000001b3u;
+        }
+    }
+    sum = (sum ^ corpus.bytes) * 0x100000001b3u ^ corpus.files;
+    corpus_free(&corpus);
+    TEST_ASSERT_EQUAL_HEX64(0x63cb9c84d7313674, sum);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(the_demo_loses_and_repeats_nothing);
+    RUN_TEST(a_seed_makes_one_corpus);
     RUN_TEST(it_knows_only_the_public_header);
     return UNITY_END();
 }

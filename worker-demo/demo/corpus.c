@@ -467,46 +467,48 @@ static int text_line(unsigned kind, uint64_t *seed, char *out, size_t size)
 {
     unsigned n = (unsigned)below(seed, 100000);
     unsigned form = (unsigned)below(seed, 6);
+    /* Drawn one after the other: compilers choose for themselves in which order arguments are. */
+    const char *w[4];
+    for (unsigned i = 0; i < 4; i++) {
+        w[i] = word(seed);
+    }
     if (kind == LOG) {
+        uint64_t id = next(seed);
         return snprintf(out, size,
                         "2024-%02u-%02uT%02u:%02u:%02u.%03uZ %s %s[%u]: %s %s %s=%u id=%08x%08x\n",
                         1 + n % 12, 1 + n % 28, n % 24, n % 60, n * 7 % 60, n % 1000,
-                        form == 0 ? "WARN" : "INFO", word(seed), n, word(seed), word(seed),
-                        word(seed), n * 3, (unsigned)next(seed), (unsigned)next(seed));
+                        form == 0 ? "WARN" : "INFO", w[0], n, w[1], w[2], w[3], n * 3, (unsigned)id,
+                        (unsigned)(id >> 32));
     }
     if (kind == CONFIG) {
         switch (form) {
         case 0:
-            return snprintf(out, size, "\n[%s.%s]\n", word(seed), word(seed));
+            return snprintf(out, size, "\n[%s.%s]\n", w[0], w[1]);
         case 1:
-            return snprintf(out, size, "# the %s of the %s, see %s\n", word(seed), word(seed),
-                            word(seed));
+            return snprintf(out, size, "# the %s of the %s, see %s\n", w[0], w[1], w[2]);
         case 2:
-            return snprintf(out, size, "%s_url = https://%s.internal/%s/%u\n", word(seed),
-                            word(seed), word(seed), n);
+            return snprintf(out, size, "%s_url = https://%s.internal/%s/%u\n", w[0], w[1], w[2], n);
         default:
-            return snprintf(out, size, "%s_%s = %u\n", word(seed), word(seed), n);
+            return snprintf(out, size, "%s_%s = %u\n", w[0], w[1], n);
         }
     }
     switch (form) {
     case 0:
-        return snprintf(out, size, "/* %s the %s before the %s is gone */\n", word(seed),
-                        word(seed), word(seed));
+        return snprintf(out, size, "/* %s the %s before the %s is gone */\n", w[0], w[1], w[2]);
     case 1:
-        return snprintf(out, size, "static int %s_%s(struct %s *%s, size_t count)\n{\n", word(seed),
-                        word(seed), word(seed), word(seed));
+        return snprintf(out, size, "static int %s_%s(struct %s *%s, size_t count)\n{\n", w[0], w[1],
+                        w[2], w[3]);
     case 2:
-        return snprintf(out, size, "    if (%s->%s >= %u) {\n        return -1;\n    }\n",
-                        word(seed), word(seed), n);
+        return snprintf(out, size, "    if (%s->%s >= %u) {\n        return -1;\n    }\n", w[0],
+                        w[1], n);
     case 3:
-        return snprintf(out, size, "    token = %s_token(%s, password, %u);\n}\n\n", word(seed),
-                        word(seed), n);
+        return snprintf(out, size, "    token = %s_token(%s, password, %u);\n}\n\n", w[0], w[1], n);
     case 4:
-        return snprintf(out, size, "    fprintf(log, \"%s %s: %%s\\n\", %s(%u));\n", word(seed),
-                        word(seed), word(seed), n);
+        return snprintf(out, size, "    fprintf(log, \"%s %s: %%s\\n\", %s(%u));\n", w[0], w[1],
+                        w[2], n);
     default:
-        return snprintf(out, size, "    %s[%u] = %s_%s(%s + %u);\n", word(seed), n % 64, word(seed),
-                        word(seed), word(seed), n);
+        return snprintf(out, size, "    %s[%u] = %s_%s(%s + %u);\n", w[0], n % 64, w[1], w[2], w[3],
+                        n);
     }
 }
 
@@ -563,9 +565,10 @@ static bool plan_files(struct maker *m)
         f->size = f->kind == SOURCE   ? 1000 + below(&m->seed, 60000)
                   : f->kind == CONFIG ? 200 + below(&m->seed, 8000)
                                       : 20000 + below(&m->seed, largest - 20000);
-        snprintf(f->path, sizeof(f->path), "%s-%02u/%s/%s_%zu.%s", word(&m->seed),
-                 (unsigned)below(&m->seed, 12), word(&m->seed), word(&m->seed), m->count,
-                 endings[f->kind][below(&m->seed, 3)]);
+        const char *top = word(&m->seed), *folder = word(&m->seed), *name = word(&m->seed);
+        unsigned part = (unsigned)below(&m->seed, 12), ending = (unsigned)below(&m->seed, 3);
+        snprintf(f->path, sizeof(f->path), "%s-%02u/%s/%s_%zu.%s", top, part, folder, name,
+                 m->count, endings[f->kind][ending]);
         sum += f->size;
         m->count++;
     }
