@@ -653,19 +653,29 @@ static void end_some_run(struct world *w, uint32_t worker)
     end_run(w, worker, tenant, run);
 }
 
-static void add_shards(struct world *w, uint32_t worker)
+/* So much that it takes a chain of records. */
+static void make_long(struct world *w, struct request *q)
+{
+    q->metadata = (struct sim_blob){
+        .present = true, .fill = 'M', .len = RF_METADATA_MAX - pick(w, RF_METADATA_MAX / 4)};
+}
+
+static void add_shards(struct world *w, uint32_t worker, bool much)
 {
     uint32_t tenant = some_tenant(w);
     struct request q = blank(w, CALL_ADD, tenant);
-    uint32_t count = 1 + pick(w, 4);
+    uint32_t count = much ? 6 + pick(w, 4) : 1 + pick(w, 4);
     q.run = chance(w, 90) ? current_run(w, tenant) : 1 + pick(w, SIM_RUN_IDS);
     plan_manifest(w, &q, chance(w, 90) ? 1000 + w->next_shard : 1, count, 30);
+    if (much) {
+        make_long(w, &q);
+    }
     w->next_shard += count;
     run_call(w, worker, &q);
 }
 
 /* Of runs that may be there or not, by calls that may be wrong. */
-static void register_something(struct world *w, uint32_t worker)
+static void register_something(struct world *w, uint32_t worker, bool much)
 {
     static const enum call calls[] = {CALL_CREATE, CALL_REGISTER, CALL_CREATE_WITH, CALL_PURGE};
     uint32_t tenant = pick(w, SIM_TENANTS);
@@ -676,7 +686,10 @@ static void register_something(struct world *w, uint32_t worker)
         q.config.lease_duration = 0;
     }
     if (q.call == CALL_REGISTER || q.call == CALL_CREATE_WITH) {
-        plan_manifest(w, &q, 1, 1 + pick(w, 5), 60);
+        plan_manifest(w, &q, 1, much ? 6 + pick(w, 8) : 1 + pick(w, 5), much ? 10 : 60);
+        if (much) {
+            make_long(w, &q);
+        }
     }
     run_call(w, worker, &q);
 }
@@ -693,6 +706,7 @@ static void arm(struct world *w, bool stopping)
 {
     w->death.armed = true;
     w->death.stopping = stopping;
+    w->death.rare = false;
     w->death.countdown = 1 + pick(w, chance(w, 75) ? 24 : 70);
 }
 
@@ -706,6 +720,7 @@ static void die_keeping(struct world *w, uint32_t worker)
     }
     arm(w, false);
     w->death.countdown = 1 + pick(w, 2u << pick(w, 9));
+    w->death.rare = chance(w, 50);
     switch (what) {
     case 0:
         world_tend_mortally(w, worker);
@@ -720,10 +735,10 @@ static void die_keeping(struct world *w, uint32_t worker)
         world_reopen(w, worker);
         break;
     case 4:
-        register_something(w, worker);
+        register_something(w, worker, chance(w, 50));
         break;
     default:
-        add_shards(w, worker);
+        add_shards(w, worker, chance(w, 50));
         break;
     }
     w->death.armed = false;
@@ -932,10 +947,10 @@ static bool operate(struct world *w, enum step_kind kind, uint32_t worker)
         end_some_run(w, worker);
         return true;
     case STEP_ADD_SHARDS:
-        add_shards(w, worker);
+        add_shards(w, worker, false);
         return true;
     case STEP_REGISTER:
-        register_something(w, worker);
+        register_something(w, worker, false);
         return true;
     case STEP_LOOK:
     case STEP_SWEEP: {

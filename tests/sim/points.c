@@ -58,6 +58,17 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct place *)a)->name, ((const struct place *)b)->name);
 }
 
+bool points_is_common(const char *name)
+{
+    static const char *const parts[] = {"record.", "slab.", "directory.", "index."};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (strncmp(name, parts[i], strlen(parts[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t points_list(const char **names, uint64_t *deaths, uint64_t *stops, uint32_t room)
 {
     uint32_t count = table == NULL ? 0 : table->count < room ? table->count : room;

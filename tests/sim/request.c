@@ -515,6 +515,9 @@ static void on_point(const char *name)
     d->commits += d->prepared && strcmp(name, "lane.committed") == 0;
     d->cooled = d->cooled || strcmp(name, "claim.cooled") == 0;
     d->renewed = d->renewed || strcmp(name, "renew.deadline") == 0;
+    if (d->rare && points_is_common(name)) {
+        return;
+    }
     if (d->countdown > 1) {
         d->countdown--;
         return;
@@ -597,6 +600,16 @@ static bool claim_happened(struct world *w, const struct request *q, struct answ
     return false;
 }
 
+/* Whoever settles it dies over it as well, or not. */
+static void settle_mortally(struct world *w, uint32_t dead)
+{
+    uint32_t others = w->config->workers - 1;
+    w->death.armed = true;
+    w->death.stopping = w->death.rare = false;
+    w->death.countdown = 1 + chacha_below(&w->rng, 2u << chacha_below(&w->rng, 6));
+    world_tend_mortally(w, (dead + 1 + chacha_below(&w->rng, others)) % w->config->workers);
+}
+
 /* The caller is dead. What of it did happen is decided by the points that it passed. */
 static void bury(struct world *w, const struct request *q, struct answers *x, struct reply *reply)
 {
@@ -627,6 +640,8 @@ static void bury(struct world *w, const struct request *q, struct answers *x, st
               reply->happened ? "happened" : "did not happen");
     if (simple && chacha_percent(&w->rng, 60)) {
         w->unsettled = 1 + chacha_below(&w->rng, 3); /* others run into what it left */
+    } else if (w->config->workers > 1 && chacha_percent(&w->rng, 50)) {
+        settle_mortally(w, x->worker);
     } else {
         world_tend(w, w->overseer);
     }

@@ -304,6 +304,7 @@ struct death {
     bool armed, stopping;
     bool here;   /* inside the call that it is meant for */
     bool inside; /* it died in it */
+    bool rare;   /* common points are not counted */
     uint32_t countdown;
     uint32_t commits;
     bool prepared, cooled, renewed;
@@ -391,6 +392,8 @@ struct sim_key key_parse(rf_bytes bytes);
 /* points.c: where somebody died or was stopped, in all processes that come from this one */
 void points_share(void);
 void points_count(const char *name, bool stop);
+/* Those that replay, snapshots and long calls pass by the thousand before they come to the last of the others. */
+bool points_is_common(const char *name);
 /* How many there are, each once; the names last for as long as the process. */
 uint32_t points_list(const char **names, uint64_t *deaths, uint64_t *stops, uint32_t room);
 

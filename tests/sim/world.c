@@ -353,13 +353,14 @@ void world_lose_everybody(struct world *w)
 
 enum { OPENED = 0, KILLED = 1 };
 static uint32_t points_left;
+static bool rare_points;
 
 static void on_point_of_open(const char *name)
 {
     if (strncmp(name, "member.", 7) == 0) {
         points_left = 0; /* the store is open, and nobody would declare this member dead */
     }
-    if (points_left != 0 && --points_left == 0) {
+    if (points_left != 0 && !(rare_points && points_is_common(name)) && --points_left == 0) {
         points_count(name, false);
         _exit(KILLED);
     }
@@ -370,6 +371,7 @@ static void open_mortally(struct world *w)
 {
     int how = 0;
     points_left = 1 + chacha_below(&w->rng, 2u << chacha_below(&w->rng, 8));
+    rare_points = chacha_percent(&w->rng, 50);
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
