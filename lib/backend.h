@@ -120,6 +120,9 @@ struct rf_monitor {
     const rf_store *store;
 };
 
+/* A refusal of the call itself; the state was not even looked at. result and why may be NULL. */
+rf_status rf_refuse_call(rf_result *result, rf_status status, const char *why);
+
 /* How a store is opened and removed: defined by the backend that is linked in. */
 rf_status rf_backend_open(const char *store, const rf_options *options, rf_store **out,
                           rf_detail *detail);

@@ -69,19 +69,23 @@ static rf_status ours(const rf_session *s)
     return s == NULL ? RF_INVALID_ARGUMENT : rf_store_usable(s->store, false);
 }
 
-static rf_status need_lease(const rf_session *s)
+static rf_status need_lease(const rf_session *s, rf_result *result)
 {
     rf_status status = ours(s);
-    if (status != RF_OK || s->held) {
-        return status;
+    if (status == RF_OK && !s->held) {
+        status = s->lost != RF_OK ? s->lost : RF_STALE_FENCE;
     }
-    return s->lost != RF_OK ? s->lost : RF_STALE_FENCE;
+    return status == RF_OK ? RF_OK : rf_refuse_call(result, status, NULL);
 }
 
-static rf_status need_no_lease(const rf_session *s)
+static rf_status need_no_lease(const rf_session *s, rf_result *result)
 {
     rf_status status = ours(s);
-    return status == RF_OK && s->held ? RF_INVALID_ARGUMENT : status;
+    if (status == RF_OK && s->held) {
+        return rf_refuse_call(result, RF_INVALID_ARGUMENT,
+                              "the session holds a shard; end its lease before");
+    }
+    return status == RF_OK ? RF_OK : rf_refuse_call(result, status, NULL);
 }
 
 static rf_status begin(rf_session *s, rf_status status, const rf_grant **grant)
@@ -109,7 +113,7 @@ static uint32_t flags_of(const rf_session *s)
 rf_status rf_session_claim(rf_session *s, uint64_t run, uint64_t timeout, const rf_grant **grant,
                            rf_result *result)
 {
-    rf_status status = need_no_lease(s);
+    rf_status status = need_no_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -121,7 +125,7 @@ rf_status rf_session_claim(rf_session *s, uint64_t run, uint64_t timeout, const 
 rf_status rf_session_acquire(rf_session *s, uint64_t run, uint64_t shard, const rf_grant **grant,
                              rf_result *result)
 {
-    rf_status status = need_no_lease(s);
+    rf_status status = need_no_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -133,7 +137,7 @@ rf_status rf_session_acquire(rf_session *s, uint64_t run, uint64_t shard, const 
 rf_status rf_session_check(const rf_session *s)
 {
     uint64_t deadline;
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, NULL);
     if (status != RF_OK) {
         return status;
     }
@@ -155,7 +159,7 @@ static rf_status settle(rf_session *s, rf_status status, bool terminal)
 
 rf_status rf_session_renew(rf_session *s, rf_result *result)
 {
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -165,7 +169,7 @@ rf_status rf_session_renew(rf_session *s, rf_result *result)
 
 rf_status rf_session_checkpoint(rf_session *s, rf_cursor cursor, rf_result *result)
 {
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -177,7 +181,7 @@ rf_status rf_session_checkpoint(rf_session *s, rf_cursor cursor, rf_result *resu
 rf_status rf_session_split_residual(rf_session *s, rf_bytes point, uint64_t *id, rf_result *result)
 {
     rf_spec parent_new, residual;
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -200,7 +204,7 @@ rf_status rf_session_split_replace(rf_session *s, const rf_bytes *points, uint32
                                    uint64_t *ids, rf_result *result)
 {
     rf_child children[RF_SPLIT_CHILDREN_MAX];
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -216,7 +220,7 @@ rf_status rf_session_split_replace(rf_session *s, const rf_bytes *points, uint32
 
 rf_status rf_session_complete(rf_session *s, rf_cursor cursor, rf_result *result)
 {
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -227,7 +231,7 @@ rf_status rf_session_complete(rf_session *s, rf_cursor cursor, rf_result *result
 
 rf_status rf_session_park(rf_session *s, rf_park_reason reason, rf_result *result)
 {
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }
@@ -238,7 +242,7 @@ rf_status rf_session_park(rf_session *s, rf_park_reason reason, rf_result *resul
 
 rf_status rf_session_release(rf_session *s, rf_result *result)
 {
-    rf_status status = need_lease(s);
+    rf_status status = need_lease(s, result);
     if (status != RF_OK) {
         return status;
     }

@@ -1,28 +1,45 @@
 /* The public face of a store: every argument is looked at here, once, and the rest is the
  * backend's. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend.h"
 #include "manifest.h"
 #include "range.h"
 
-/* A refusal of the call itself; the state was not even looked at. */
-static rf_status refuse(rf_result *result, rf_status status)
+static rf_status refuse(rf_detail *detail, rf_status status, const char *why)
 {
-    if (result != NULL) {
-        rf_detail_clear(&result->detail);
-        result->has_event = false;
+    rf_detail_clear(detail);
+    if (detail != NULL && why != NULL) {
+        snprintf(detail->where, sizeof(detail->where), "%s", why);
     }
     return status;
+}
+
+rf_status rf_refuse_call(rf_result *result, rf_status status, const char *why)
+{
+    if (result != NULL) {
+        result->has_event = false;
+    }
+    return refuse(result == NULL ? NULL : &result->detail, status, why);
+}
+
+static const char *why_not(rf_status status)
+{
+    return status == RF_PERMISSION_DENIED ? "the handle was opened read-only" : NULL;
 }
 
 static inline rf_status usable(const rf_store *store, rf_result *result, bool good)
 {
     if (store == NULL || !good) {
-        return refuse(result, RF_INVALID_ARGUMENT);
+        return rf_refuse_call(result, RF_INVALID_ARGUMENT, NULL);
+    }
+    if (result != NULL && (unsigned)result->durability > RF_WAIT) {
+        return rf_refuse_call(result, RF_INVALID_ARGUMENT,
+                              "result.durability is no rf_durability; a result begins as {0}");
     }
     rf_status status = rf_store_usable(store, true);
-    return status == RF_OK ? RF_OK : refuse(result, status);
+    return status == RF_OK ? RF_OK : rf_refuse_call(result, status, why_not(status));
 }
 
 static rf_status readable(const rf_store *store, rf_detail *detail, bool good)
@@ -32,6 +49,16 @@ static rf_status readable(const rf_store *store, rf_detail *detail, bool good)
         return RF_INVALID_ARGUMENT;
     }
     return rf_store_usable(store, false);
+}
+
+/* As usable(), for the calls that tell nothing but a detail. */
+static rf_status writable(const rf_store *store, rf_detail *detail, bool good)
+{
+    if (store == NULL || !good) {
+        return refuse(detail, RF_INVALID_ARGUMENT, NULL);
+    }
+    rf_status status = rf_store_usable(store, true);
+    return refuse(detail, status, why_not(status));
 }
 
 static bool cursor_good(const rf_cursor *cursor)
@@ -44,7 +71,8 @@ rf_status rf_open(const char *store, const rf_options *options, rf_store **out, 
     const rf_options defaults = {0};
     rf_detail_clear(detail);
     if (store == NULL || store[0] == 0 || out == NULL) {
-        return RF_INVALID_ARGUMENT;
+        return refuse(detail, RF_INVALID_ARGUMENT,
+                      out == NULL ? "where the handle goes" : "a store needs a name");
     }
     *out = NULL;
     return rf_backend_open(store, options == NULL ? &defaults : options, out, detail);
@@ -62,7 +90,9 @@ rf_status rf_close(rf_store *store)
 rf_status rf_destroy(const char *store, rf_detail *detail)
 {
     rf_detail_clear(detail);
-    return store == NULL || store[0] == 0 ? RF_INVALID_ARGUMENT : rf_backend_destroy(store, detail);
+    return store == NULL || store[0] == 0
+               ? refuse(detail, RF_INVALID_ARGUMENT, "a store needs a name")
+               : rf_backend_destroy(store, detail);
 }
 
 uint64_t rf_now(const rf_store *store)
@@ -226,7 +256,7 @@ rf_status rf_create_run_with_shards(rf_store *store, uint64_t now, const rf_tena
                                     rf_result *result)
 {
     if (config == NULL) {
-        return refuse(result, RF_INVALID_ARGUMENT);
+        return rf_refuse_call(result, RF_INVALID_ARGUMENT, NULL);
     }
     return take_shards(store, now, tenant, run, RF_RUN_OP_REGISTER_SHARDS, config, shards, count,
                        op, result);
@@ -373,15 +403,13 @@ void rf_monitor_destroy(rf_monitor *monitor)
 
 rf_status rf_sync(rf_store *store, uint64_t epoch, rf_detail *detail)
 {
-    rf_detail_clear(detail);
-    rf_status status = usable(store, NULL, true);
+    rf_status status = writable(store, detail, true);
     return status != RF_OK ? status : store->backend->sync(store, epoch, detail);
 }
 
 rf_status rf_barrier(rf_store *store, rf_detail *detail)
 {
-    rf_detail_clear(detail);
-    rf_status status = usable(store, NULL, true);
+    rf_status status = writable(store, detail, true);
     return status != RF_OK ? status : store->backend->barrier(store, detail);
 }
 
@@ -393,23 +421,20 @@ uint64_t rf_durable(const rf_store *store)
 
 rf_status rf_snapshot(rf_store *store, rf_detail *detail)
 {
-    rf_detail_clear(detail);
-    rf_status status = usable(store, NULL, true);
+    rf_status status = writable(store, detail, true);
     return status != RF_OK ? status : store->backend->snapshot(store, detail);
 }
 
 rf_status rf_backup(rf_store *store, const char *directory, rf_detail *detail)
 {
-    rf_detail_clear(detail);
-    rf_status status = usable(store, NULL, directory != NULL);
+    rf_status status = writable(store, detail, directory != NULL);
     return status != RF_OK ? status : store->backend->backup(store, directory, detail);
 }
 
 rf_status rf_verify(rf_store *store, rf_visit_difference *visit, void *context,
                     rf_verification *verification, rf_detail *detail)
 {
-    rf_detail_clear(detail);
-    rf_status status = usable(store, NULL, visit != NULL && verification != NULL);
+    rf_status status = writable(store, detail, visit != NULL && verification != NULL);
     return status != RF_OK ? status
                            : store->backend->verify(store, visit, context, verification, detail);
 }
@@ -428,8 +453,7 @@ rf_status rf_tend(rf_store *store, uint64_t now)
 rf_status rf_sweep(rf_store *store, uint64_t now, const rf_tenant *tenant, uint64_t run,
                    rf_detail *detail)
 {
-    rf_detail_clear(detail);
-    rf_status status = usable(store, NULL, tenant != NULL);
+    rf_status status = writable(store, detail, tenant != NULL);
     if (status == RF_OK && now == 0) {
         return RF_INVALID_TIME;
     }

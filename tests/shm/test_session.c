@@ -286,6 +286,66 @@ static void a_detached_session_keeps_its_lease_when_its_process_ends(void)
     TEST_ASSERT_EQUAL_UINT64(3, grant->lease.fence);
 }
 
+/* What was in `used` before must not be in the sentence, nor an event in the result. */
+static void expect_only(const char *sentence, rf_status status, const rf_result *used)
+{
+    char out[512];
+    rf_explain(status, &used->detail, out, sizeof(out));
+    TEST_ASSERT_EQUAL_STRING(sentence, out);
+    TEST_ASSERT_FALSE(used->has_event);
+}
+
+static rf_result used(void)
+{
+    rf_result result;
+    memset(&result, 'A', sizeof(result));
+    result.want_event = result.has_event = true;
+    result.durability = 0;
+    return result;
+}
+
+static void a_refusal_of_a_session_says_nothing_of_the_result_before(void)
+{
+    rf_shop_stock(store, rf_now(store), &tenant, RUN, &brief, 1);
+    session = begin(1, false);
+    rf_result result = used();
+    rf_status status = rf_session_checkpoint(session, at("b"), &result);
+    expect_only(rf_strerror(RF_STALE_FENCE), status, &result);
+
+    RF_EXPECT(RF_OK, rf_session_claim(session, RUN, 0, &grant, NULL));
+    result = used();
+    status = rf_session_claim(session, RUN, 0, &grant, &result);
+    TEST_ASSERT_EQUAL(RF_INVALID_ARGUMENT, status);
+    expect_only("an argument is missing or impossible: the session holds a shard; end its lease "
+                "before",
+                status, &result);
+
+    nap_ms(80);
+    RF_EXPECT(RF_LEASE_EXPIRED, rf_session_checkpoint(session, at("b"), NULL));
+    result = used();
+    status = rf_session_renew(session, &result);
+    TEST_ASSERT_EQUAL(RF_LEASE_EXPIRED, status);
+    expect_only(rf_strerror(RF_LEASE_EXPIRED), status, &result);
+    result = used();
+    expect_only(rf_strerror(RF_INVALID_ARGUMENT), rf_session_park(NULL, 0, &result), &result);
+}
+
+/* Taken for "do not wait", as before, an unknown one would promise less than was asked for. */
+static void an_unknown_durability_is_refused_before_anything_happens(void)
+{
+    rf_shop_stock(store, rf_now(store), &tenant, RUN, &lasting, 1);
+    session = begin(1, false);
+    RF_EXPECT(RF_OK, rf_session_claim(session, RUN, 0, &grant, NULL));
+    rf_result result = {.durability = (rf_durability)(RF_WAIT + 1)};
+    TEST_ASSERT_EQUAL(RF_INVALID_ARGUMENT,
+                      rf_session_complete(session, (rf_cursor){.key = grant->spec.start}, &result));
+    TEST_ASSERT_NOT_NULL(strstr(result.detail.where, "durability"));
+    TEST_ASSERT_EQUAL(RF_SHARD_ACTIVE, shown(1).status);
+    TEST_ASSERT_EQUAL_UINT32(0, shown(1).ring_count);
+    result = (rf_result){.durability = RF_WAIT};
+    RF_EXPECT(RF_OK, rf_session_complete(session, (rf_cursor){.key = grant->spec.start}, &result));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -300,5 +360,7 @@ int main(void)
     RUN_TEST(the_keeper_tells_that_the_run_has_ended);
     RUN_TEST(a_destroyed_session_releases_its_shard);
     RUN_TEST(a_detached_session_keeps_its_lease_when_its_process_ends);
+    RUN_TEST(a_refusal_of_a_session_says_nothing_of_the_result_before);
+    RUN_TEST(an_unknown_durability_is_refused_before_anything_happens);
     return UNITY_END();
 }

@@ -548,12 +548,14 @@ RF_API uint64_t rf_now(const rf_store *store);
 /* An op id that no other call of this handle has, and no other handle is likely to. */
 RF_API uint64_t rf_new_op(rf_store *store);
 
-/* What a call can tell besides its status. Every call takes NULL as well. */
+/* What a call can tell besides its status. Every call takes NULL as well. Begin with = {0}: two of its
+ * fields are read. */
 typedef struct rf_result {
     bool want_event; /* in: fill in `event` */
     rf_durability
         durability; /* in: RF_NOWAIT, RF_WAIT, or 0 for the store's own; acquire, claim and
-                                 renew never wait, and a volatile store never does */
+                                 renew never wait, and a volatile store never does. Anything
+                                 else: RF_INVALID_ARGUMENT */
     uint64_t epoch; /* the operation is durable when rf_durable has reached this; 0: not logged */
     rf_outcome outcome;
     rf_run_status run_status; /* renew */
