@@ -5,6 +5,7 @@
 #   test_x.sh PROGRAM [CASE]
 set -uo pipefail
 program=${1:?usage: $0 PROGRAM [CASE]}
+[ -x "$program" ] || { echo "$0: there is no program $program" >&2; exit 2; }
 program=$(realpath "$program")
 PATH=$(dirname "$program"):$PATH
 export PATH LC_ALL=C NO_COLOR=1 TZ=UTC
