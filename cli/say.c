@@ -115,8 +115,9 @@ static const char *advice(rf_status status, const rf_detail *detail)
     case RF_RUN_NOT_FOUND:
         return "; see `ringfence run list`, and --tenant";
     case RF_NOT_FOUND:
-        return detail != NULL && detail->where[0] != 0 ? "; `ringfence init` makes one"
-                                                       : "; see `ringfence shard list`";
+        return detail == NULL || detail->where[0] == 0 ? "; see `ringfence shard list`"
+               : detail->size != 0                     ? "" /* an epoch */
+                                                       : "; `ringfence init` makes one";
     case RF_RUN_EXISTS:
         return "; take another number, or purge it";
     case RF_CONFIG_MISMATCH:

@@ -63,7 +63,7 @@ static const struct status_text statuses[] = {
     {RF_CORRUPT, "CORRUPT", "the data is damaged"},
     {RF_VERSION_MISMATCH, "VERSION_MISMATCH", "another version's format"},
     {RF_PERMISSION_DENIED, "PERMISSION_DENIED", "permission denied"},
-    {RF_UNSUPPORTED, "UNSUPPORTED", "this system lacks something that is needed"},
+    {RF_UNSUPPORTED, "UNSUPPORTED", "not supported here"},
     {RF_IO_ERROR, "IO_ERROR", "an operation of the system failed"},
 };
 
@@ -109,9 +109,12 @@ static void __attribute__((format(printf, 2, 3))) say(struct sentence *s, const 
 size_t rf_explain(rf_status status, const rf_detail *d, char *out, size_t out_size)
 {
     struct sentence s = {.out = out, .size = out_size, .len = 0};
-    /* A place is named only where a store was looked for; shards have none that may be told. */
-    bool store = status == RF_NOT_FOUND && d != NULL && d->where[0] != 0;
-    say(&s, "%s", store ? "there is no such store" : rf_strerror(status));
+    /* A place is named only where a store was looked for, or an epoch, which is told by its number;
+     * shards have none that may be told. */
+    bool named = status == RF_NOT_FOUND && d != NULL && d->where[0] != 0;
+    const char *missing =
+        named && d->size != 0 ? "there is no such epoch" : "there is no such store";
+    say(&s, "%s", named ? missing : rf_strerror(status));
     if (d == NULL) {
         return s.len;
     }
@@ -125,11 +128,17 @@ size_t rf_explain(rf_status status, const rf_detail *d, char *out, size_t out_si
     case RF_KEY_TOO_LARGE:
     case RF_TOKEN_TOO_LARGE:
     case RF_METADATA_TOO_LARGE:
-    case RF_BUFFER_TOO_SMALL:
-    case RF_SPLIT_COUNT:
     case RF_SPAWNED_LIMIT:
     case RF_SHARD_LIMIT:
         say(&s, ": %" PRIu64 ", the limit is %" PRIu64, d->size, d->limit);
+        break;
+    case RF_BUFFER_TOO_SMALL:
+        if (d->size != 0) {
+            say(&s, ": %" PRIu64 " bytes are needed, %" PRIu64 " were given", d->size, d->limit);
+        }
+        break;
+    case RF_SPLIT_COUNT:
+        say(&s, ": not %" PRIu64, d->size);
         break;
     case RF_LEASE_EXPIRED:
     case RF_ALREADY_LEASED:

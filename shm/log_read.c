@@ -747,9 +747,14 @@ static rf_status seek(struct rf_log_reader *r, uint64_t epoch, bool exists, bool
     rf_status status = stand_before(r, epoch, &found, detail);
     if (status == RF_OK && !found) {
         status = refuse_bad(r, 0, detail); /* it may be there */
-        return status != RF_OK ? status
-                               : rf_refuse(detail, RF_NOT_FOUND, 0,
-                                           "the log does not reach back to epoch %" PRIu64, epoch);
+        if (status == RF_OK) {
+            status = rf_refuse(detail, RF_NOT_FOUND, 0,
+                               "the log does not reach back to epoch %" PRIu64, epoch);
+            if (detail != NULL) {
+                detail->size = epoch;
+            }
+        }
+        return status;
     }
     if (status == RF_OK) {
         status = walk_to(r, epoch, exists, end, detail);

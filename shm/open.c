@@ -286,10 +286,14 @@ static rf_status store_sync(rf_store *store, uint64_t epoch, rf_detail *detail)
         return rf_refuse(detail, RF_INVALID_ARGUMENT, 0, "an epoch that has not begun yet");
     }
     if (rf_log_lost(h->map, epoch)) {
-        return rf_refuse(detail, RF_NOT_FOUND, 0,
-                         "epoch %" PRIu64 " is of before the store was last recovered from its "
-                         "disk, and not in its log",
-                         epoch);
+        rf_refuse(detail, RF_NOT_FOUND, 0,
+                  "epoch %" PRIu64 " is of before the store was last recovered from its disk, "
+                  "and not in its log",
+                  epoch);
+        if (detail != NULL) {
+            detail->size = epoch;
+        }
+        return RF_NOT_FOUND;
     }
     if (h->store.read_only && atomic_load(&head->durable) < epoch) {
         return rf_refuse(detail, RF_PERMISSION_DENIED, 0, "a read-only handle can't write the log");

@@ -333,10 +333,14 @@ static rf_status open_lock(struct site *site, const struct rf_region_options *op
     }
     if (site->lock.fd < 0) {
         bool denied = errno == EACCES || errno == ELOOP || errno == EROFS;
-        rf_status status = errno == ENOENT ? RF_NOT_FOUND
-                           : denied        ? RF_PERMISSION_DENIED
-                                           : RF_IO_ERROR;
-        return rf_refuse(detail, status, errno, "opening %.120s/lock", site->directory);
+        /* Not there although it was to be made: nobody makes files here, as in /proc. */
+        bool unmade = errno == ENOENT && options->create;
+        rf_status status = unmade            ? RF_IO_ERROR
+                           : errno == ENOENT ? RF_NOT_FOUND
+                           : denied          ? RF_PERMISSION_DENIED
+                                             : RF_IO_ERROR;
+        return rf_refuse(detail, status, errno, "%s %.120s/lock", unmade ? "making" : "opening",
+                         site->directory);
     }
     return RF_OK;
 }

@@ -16,6 +16,12 @@ case_a_store_is_made_shown_and_destroyed() {
     has "$err" "there is no such store" "ringfence init"
 }
 
+case_a_directory_that_holds_no_files_gets_no_store() {
+    expect 9 ringfence init /proc
+    has "$err" "making /proc/lock"
+    lacks "$err" "no such store" "makes one"
+}
+
 case_a_plain_name_stands_for_a_directory_in_dev_shm() {
     local name=cli-test-$$
     expect 0 ringfence init --volatile "$name"

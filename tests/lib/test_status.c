@@ -127,6 +127,15 @@ static void a_sentence_says_what_how_much_and_where(void)
                              explain(RF_THROTTLED, &d));
     d = (rf_detail){.os_error = ENOENT, .where = "open"};
     TEST_ASSERT_NOT_NULL(strstr(explain(RF_IO_ERROR, &d), "open: No such file"));
+    d = (rf_detail){.size = 200, .limit = 12};
+    TEST_ASSERT_EQUAL_STRING("the buffer is too small: 200 bytes are needed, 12 were given",
+                             explain(RF_BUFFER_TOO_SMALL, &d));
+    d = (rf_detail){.size = 1, .limit = 256};
+    TEST_ASSERT_EQUAL_STRING("a split makes 2 to 256 children: not 1", explain(RF_SPLIT_COUNT, &d));
+    d = (rf_detail){.os_error = ENOENT, .where = "opening farm"};
+    TEST_ASSERT_NOT_NULL(strstr(explain(RF_NOT_FOUND, &d), "no such store: opening farm: No such"));
+    d = (rf_detail){.size = 9, .where = "epoch 9"};
+    TEST_ASSERT_EQUAL_STRING("there is no such epoch: epoch 9", explain(RF_NOT_FOUND, &d));
     d = (rf_detail){.pid = 4711};
     TEST_ASSERT_NOT_NULL(strstr(explain(RF_BUSY, &d), "4711"));
 }

@@ -1420,6 +1420,9 @@ static void an_epoch_that_was_lost_is_never_said_to_be_durable(void)
         lose_what_is_not_written();
         CLAIM(rf_sync(judge, lost[i][0], &detail) == RF_NOT_FOUND, "lost, and said to be durable");
         CLAIM(strstr(detail.where, "not in its log") != NULL, detail.where);
+        char why[256];
+        rf_explain(RF_NOT_FOUND, &detail, why, sizeof(why));
+        CLAIM(strncmp(why, "there is no such epoch", 22) == 0, why); /* ... store, it would say */
         CLAIM(rf_sync(judge, last, &detail) == RF_NOT_FOUND, "lost, and said to be durable");
         CLAIM(i % 3 == 2 || rf_sync(judge, kept[i], &detail) == RF_OK, detail.where);
     }

@@ -224,7 +224,7 @@ RF_API const char *rf_status_name(rf_status status);
  * payload hash, the current owner or another tenant. Fields that do not apply are 0.
  */
 typedef struct rf_detail {
-    uint64_t size;        /* what was given, bytes or a count */
+    uint64_t size;        /* what was given, bytes, a count or an epoch */
     uint64_t limit;       /* what is allowed */
     uint64_t index;       /* the caller's position of the child or shard at fault */
     uint64_t shard;       /* the shard id at fault, where it is the caller's own */
