@@ -37,7 +37,11 @@
  *     rf_session *session;
  *     const rf_grant *grant;
  *     rf_detail detail;
- *     if (rf_open("/var/lib/farm", &(rf_options){.create = true}, &store, &detail) != RF_OK) ...
+ *     const rf_options options = {.create = true, .durability = RF_WAIT};   // 0: gone after a reboot
+ *     const rf_run_config config = {.lease_duration = 30 * RF_SECOND};
+ *     if (rf_open("/var/lib/farm", &options, &store, &detail) != RF_OK) ...
+ *     rf_create_run_with_shards(store, rf_now(store), &tenant, run, &config, shards, count,
+ *                               op, NULL);   // by all workers or one: with the same op, only once
  *     rf_session_create(store, &(rf_session_options){.tenant = tenant, .worker = my_number,
  *                                                    .keep_alive = true}, &session);
  *     while (rf_session_claim(session, run, 60 * RF_SECOND, &grant, NULL) == RF_OK) {
@@ -48,11 +52,16 @@
  *             if (lost != RF_OK)
  *                 break;   // somebody else has the shard now: stop touching it
  *         }
- *         if (lost == RF_OK)
- *             rf_session_complete(session, (rf_cursor){.key = the last item's key}, NULL);
+ *         if (lost == RF_OK)   // with the key of the last item, or the range's start if it has none
+ *             rf_session_complete(session, (rf_cursor){.key = ...}, NULL);
  *     }
  *     rf_session_destroy(session);
  *     rf_close(store);
+ *
+ *  A claim waits for work that may still come: shards that somebody adds, splits off, gives back or
+ *  dies with. When all shards are done it goes on waiting, until its timeout or until somebody ends
+ *  the run: whoever sees RF_ALL_DONE in rf_get_progress calls rf_complete_run, and all who wait get
+ *  RF_RUN_TERMINAL at once.
  *
  * WORDS
  *
@@ -538,7 +547,8 @@ typedef struct rf_options {
  */
 RF_API rf_status rf_open(const char *store, const rf_options *options, rf_store **out,
                          rf_detail *detail);
-/* Gives up every lease bound to the handle, and the handle. In a child of fork it only forgets. */
+/* Gives up every lease bound to the handle, and the handle: destroy its sessions and monitors before.
+ * In a child of fork it only forgets. */
 RF_API rf_status rf_close(rf_store *store);
 /* Removes a store for good. RF_BUSY while somebody has it open. */
 RF_API rf_status rf_destroy(const char *store, rf_detail *detail);
