@@ -117,6 +117,8 @@ void lock_text(const rf_lock_info *lock, char *out, size_t size);
 const char *run_status_word(rf_run_status status);
 const char *shard_status_word(rf_shard_status status);
 const char *park_reason_word(rf_park_reason reason);
+/* alive, stopped (as far as /proc tells) or dead */
+const char *member_state_word(const rf_member_info *member);
 const char *op_kind_word(uint8_t kind);
 const char *run_op_kind_word(uint8_t kind);
 const char *op_class_word(unsigned op_class);

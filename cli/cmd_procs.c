@@ -43,7 +43,8 @@ static bool show_proc(void *context, const rf_member_info *m)
     out_id("pid", m->pid);
     out_number("slot", m->slot);
     out_text("role", m->guardian ? "guardian" : "handle");
-    out_word("state", m->dead ? "dead" : "alive", m->dead ? OUT_RED : OUT_GREEN);
+    const char *state = member_state_word(m);
+    out_word("state", state, status_colour(state));
     out_ns("age", c->now > m->joined_at ? c->now - m->joined_at : 0);
     out_number("operations", executed);
     out_number("refusals", refused);
@@ -90,7 +91,9 @@ const struct command command_procs = {
     .summary = "list the processes that have a store open",
     .text =
         "Every handle is a member, and so is the guardian thread of each process. Dead members are "
-        "settled by the living within a moment; where nobody is left alive, --reap does it.",
+        "settled by the living within a moment; where nobody is left alive, --reap does it. One that is "
+        "stopped keeps its shards until their leases are over: continue it or end it (`kill -CONT`, "
+        "`kill -9`).",
     .examples = "ringfence procs ./farm\nringfence procs --reap ./farm",
     .options = procs_options,
     .min_words = 1,

@@ -223,6 +223,10 @@ static int run_list(struct cli *cli)
             show_run(&list.runs[i], rf_now(store), all);
         }
         out_list_end();
+        rf_inspection seen;
+        if (list.count == 0 && !all && rf_inspect(store, &seen, NULL) == RF_OK && seen.runs != 0) {
+            cli_warn("no runs of this tenant; --all-tenants shows those of others");
+        }
     }
     rf_close(store);
     return status == RF_OK ? EXIT_DONE : cli_refuse(status, &cli->detail, 0, "listing runs");

@@ -316,7 +316,8 @@ static bool show_member(void *context, const rf_member_info *m)
     out_number("slot", m->slot);
     out_id("pid", m->pid);
     out_text("role", m->guardian ? "guardian" : "handle");
-    out_word("state", m->dead ? "dead" : "alive", m->dead ? OUT_RED : OUT_GREEN);
+    const char *state = member_state_word(m);
+    out_word("state", state, status_colour(state));
     out_ns("age", c->now > m->joined_at ? c->now - m->joined_at : 0);
     out_number("operations", executed);
     out_number("refusals", refused);

@@ -242,12 +242,13 @@ static bool gather_member(void *context, const rf_member_info *m)
         }
     }
     struct row *row = add_row(s);
-    row->colour = m->dead ? OUT_RED : OUT_GREEN;
+    const char *state = member_state_word(m);
+    row->colour = status_colour(state);
     put_text(row, 0, id_text(m->pid));
     row->key[0] = m->pid;
     put_number(row, 1, m->slot);
     put_text(row, 2, m->guardian ? "guardian" : "handle");
-    put_text(row, 3, m->dead ? "dead" : "alive");
+    put_text(row, 3, state);
     put_text(row, 4, duration_text(s->now > m->joined_at ? s->now - m->joined_at : 0));
     row->key[4] = -(double)m->joined_at;
     put_number(row, 5, executed);
@@ -490,7 +491,12 @@ static void draw_table(struct screen *s, int from, int to)
                  first_width);
     }
     if (s->count == 0) {
-        put(from + 2, 2, s->filter[0] != 0 ? "nothing here has \"%s\"" : "nothing here%s",
+        bool others =
+            s->view == VIEW_RUNS && s->seen.runs != 0 && !arg_given(&s->cli->args, "all-tenants");
+        put(from + 2, 2,
+            s->filter[0] != 0 ? "nothing here has \"%s\""
+            : others          ? "nothing here%s; the runs are other tenants', which -a shows"
+                              : "nothing here%s",
             s->filter);
     }
 }

@@ -230,14 +230,37 @@ uint64_t lag_epochs(const rf_inspection *i)
     return i->open_epoch > i->durable_epoch ? i->open_epoch - i->durable_epoch - 1 : 0;
 }
 
+/* By a signal or a debugger. */
+static bool is_stopped(uint32_t pid)
+{
+    char path[32], stat[512];
+    snprintf(path, sizeof(path), "/proc/%" PRIu32 "/stat", pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f == NULL ? 0 : fread(stat, 1, sizeof(stat) - 1, f);
+    if (f != NULL) {
+        fclose(f);
+    }
+    stat[n] = 0;
+    const char *behind_name = strrchr(stat, ')');
+    return behind_name != NULL &&
+           (strncmp(behind_name, ") T", 3) == 0 || strncmp(behind_name, ") t", 3) == 0);
+}
+
+const char *member_state_word(const rf_member_info *m)
+{
+    return m->dead ? "dead" : is_stopped(m->pid) ? "stopped" : "alive";
+}
+
 enum out_colour status_colour(const char *word)
 {
     static const struct {
         const char *word;
         enum out_colour colour;
-    } colours[] = {{"active", OUT_GREEN},       {"done", OUT_BLUE}, {"parked", OUT_RED},
-                   {"failed", OUT_RED},         {"split", OUT_DIM}, {"cancelled", OUT_YELLOW},
-                   {"initializing", OUT_YELLOW}};
+    } colours[] = {{"active", OUT_GREEN},        {"done", OUT_BLUE},
+                   {"parked", OUT_RED},          {"failed", OUT_RED},
+                   {"split", OUT_DIM},           {"cancelled", OUT_YELLOW},
+                   {"initializing", OUT_YELLOW}, {"alive", OUT_GREEN},
+                   {"stopped", OUT_RED},         {"dead", OUT_RED}};
     for (unsigned i = 0; i < sizeof(colours) / sizeof(colours[0]); i++) {
         if (strcmp(word, colours[i].word) == 0) {
             return colours[i].colour;

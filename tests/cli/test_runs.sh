@@ -133,6 +133,10 @@ case_tenants_do_not_see_each_other() {
     expect 0 ringfence run list "$store" --json --all-tenants
     same "$(wc -l <<<"$out")" 2
     lacks "$out" other default
+    same "$err" ""
+    expect 0 ringfence run list "$store" --tenant nobody
+    same "$out" ""
+    has "$err" "--all-tenants"
     lease=$(ringfence claim "$store" 1 --tenant other)
     ringfence complete "$lease"
     expect 0 ringfence run list "$store" --json --tenant other

@@ -121,6 +121,17 @@ case_top_shows_how_far_the_disk_is_behind_and_who_holds_a_lock() {
     wait %1 || true
 }
 
+case_top_says_when_all_runs_are_those_of_other_tenants() {
+    ringfence init --volatile "$store"
+    terminal 100 24
+    line "ringfence top '$store'"
+    see "nothing here"
+    if screen | grep -F "which -a shows" >/dev/null; then fail "there are no runs"; fi
+    ringfence run create "$store" 1 --hex-prefixes 1 --tenant other
+    see "which -a shows"
+    keys q
+}
+
 case_top_shows_members_that_come_and_go() {
     ringfence init --volatile "$store"
     ringfence run create "$store" 1 --hex-prefixes 1

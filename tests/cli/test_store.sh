@@ -268,6 +268,9 @@ case_procs_shows_and_reaps_the_dead() {
     local workers
     workers=$(pgrep -P "$farm")
     kill -STOP "$farm" # so that nobody settles anybody
+    stopped() { ringfence procs "$store" | grep -E "^ *$farm .* stopped" >/dev/null; }
+    eventually stopped
+    has "$(ringfence status "$store")" " stopped "
     kill -9 $workers
     kill -9 "$farm"
     wait "$farm" || true
