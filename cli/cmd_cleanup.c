@@ -8,7 +8,9 @@
  * process has open. A directory that we may not search is no proof, whosever it is: a store of ours may
  * lie behind it and be back in reach tomorrow, and its region may be all there is of it.
  *
- * Looking takes long, so nothing is locked meanwhile. Before a region is removed it is locked (a lease,
+ * All of a file system is looked through once, for all regions that may be left over; it ends early when all
+ * are found. Looking takes long, so nothing is locked meanwhile. What a region is, is read before, and the
+ * file kept open: before a region is removed it is locked (a lease,
  * which is given only on a file that nobody has open), and has to be what was looked at; who opens a store
  * waits until the lease is given back, and finds no region then.
  */
@@ -22,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -37,15 +40,61 @@ static const struct option_spec cleanup_options[] = {
     {0},
 };
 
-/* --- looking for a directory by its inode --- */
+/* --- looking for directories by their inodes --- */
 
 enum search { SEARCH_GONE, SEARCH_FOUND, SEARCH_DENIED, SEARCH_HIDDEN, SEARCH_UNSURE };
+
+/* A region and what is to be known of the directory that it is named for. */
+struct region {
+    char *name;
+    int fd;
+    dev_t device;
+    ino_t inode;
+    bool wanted; /* the directory is looked for */
+    enum search result, why;
+    struct verdict {
+        const char *why;
+        bool remove;
+    } verdict;
+    struct rf_header *header; /* as it was before the directory was looked for */
+};
+
+struct regions {
+    struct region *all;
+    size_t count;
+    size_t room;
+};
 
 /* A file system that is looked through. */
 struct place {
     dev_t device;
+    struct regions *regions;
     bool whole; /* other mounts hide nothing of it */
 };
+
+/* False if nothing on this file system is looked for any more. */
+static bool any_left(const struct place *place)
+{
+    for (size_t i = 0; i < place->regions->count; i++) {
+        const struct region *r = &place->regions->all[i];
+        if (r->wanted && r->device == place->device && r->result != SEARCH_FOUND) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A directory of the file system; others may have got the number of a store's since. */
+static void look_at(int fd, const struct stat *st, const struct place *place)
+{
+    for (size_t i = 0; i < place->regions->count; i++) {
+        struct region *r = &place->regions->all[i];
+        if (r->inode == st->st_ino && r->wanted && r->device == place->device &&
+            faccessat(fd, "lock", F_OK, 0) == 0) {
+            r->result = SEARCH_FOUND;
+        }
+    }
+}
 
 static void unescape(char *path)
 {
@@ -61,8 +110,9 @@ static void unescape(char *path)
     *to = 0;
 }
 
-/* Is there a directory with this inode, and is it a store? Others may have got the number since. */
-static enum search look_below(int fd, const struct place *place, ino_t inode, int depth)
+/* What kept us from seeing all directories below; SEARCH_GONE if nothing did, SEARCH_FOUND if there is no need
+ * to go on. */
+static enum search look_below(int fd, const struct place *place, int depth)
 {
     DIR *dir = fdopendir(fd);
     enum search result = SEARCH_GONE;
@@ -96,15 +146,12 @@ static enum search look_below(int fd, const struct place *place, ino_t inode, in
             result = place->whole ? result : SEARCH_HIDDEN;
             continue;
         }
-        if (st.st_ino == inode) {
-            result = faccessat(child, "lock", F_OK, 0) == 0 ? SEARCH_FOUND : SEARCH_GONE;
-            close(child);
-            break;
-        }
-        enum search below = look_below(child, place, inode, depth + 1);
+        look_at(child, &st, place);
+        enum search below = look_below(child, place, depth + 1);
         result = below != SEARCH_GONE ? below : result;
+        result = any_left(place) ? result : SEARCH_FOUND;
     }
-    if (entry == NULL && errno != 0) {
+    if (result != SEARCH_FOUND && errno != 0) {
         result = SEARCH_UNSURE;
     }
     closedir(dir);
@@ -123,13 +170,14 @@ static int without_mounts(int fd)
     return opened;
 }
 
-static enum search search_directory(dev_t device, ino_t inode)
+/* Through every mount of a file system, for all of its directories that are wanted. */
+static void search_file_system(dev_t device, struct regions *regions)
 {
     FILE *f = fopen("/proc/self/mountinfo", "re");
-    enum search result = SEARCH_UNSURE, why = SEARCH_UNSURE;
+    struct place place = {.device = device, .regions = regions};
     char *line = NULL;
     size_t size = 0;
-    while (f != NULL && result != SEARCH_FOUND && getline(&line, &size, f) > 0) {
+    while (f != NULL && any_left(&place) && getline(&line, &size, f) > 0) {
         unsigned major_number, minor_number;
         char root[PATH_MAX], mount_point[PATH_MAX];
         struct stat st;
@@ -146,29 +194,41 @@ static enum search search_directory(dev_t device, ino_t inode)
             }
             continue;
         }
-        if (st.st_ino == inode) {
-            result = SEARCH_FOUND;
-            close(fd);
-            break;
-        }
+        look_at(fd, &st, &place);
         int bare = without_mounts(fd);
-        const struct place place = {.device = device, .whole = bare >= 0};
+        place.whole = bare >= 0;
         if (bare >= 0) {
             close(fd);
             fd = bare;
         }
-        enum search here = look_below(fd, &place, inode, 0);
-        why = here == SEARCH_DENIED || here == SEARCH_HIDDEN ? here : why;
-        /* A mount that shows only a part of the file system can't prove that something is gone. */
-        result = here == SEARCH_FOUND                            ? SEARCH_FOUND
-                 : here == SEARCH_GONE && strcmp(root, "/") == 0 ? SEARCH_GONE
-                                                                 : result;
+        enum search here = look_below(fd, &place, 0);
+        for (size_t i = 0; i < regions->count; i++) {
+            struct region *r = &regions->all[i];
+            if (!r->wanted || r->device != device || r->result == SEARCH_FOUND) {
+                continue;
+            }
+            r->why = here == SEARCH_DENIED || here == SEARCH_HIDDEN ? here : r->why;
+            /* A mount that shows only a part of the file system can't prove that something is gone. */
+            r->result = here == SEARCH_GONE && strcmp(root, "/") == 0 ? SEARCH_GONE : r->result;
+        }
     }
     free(line);
     if (f != NULL) {
         fclose(f);
     }
-    return result == SEARCH_UNSURE ? why : result;
+}
+
+static void search(struct regions *regions)
+{
+    for (size_t i = 0; i < regions->count; i++) {
+        bool first = regions->all[i].wanted;
+        for (size_t k = 0; first && k < i; k++) {
+            first = !regions->all[k].wanted || regions->all[k].device != regions->all[i].device;
+        }
+        if (first) {
+            search_file_system(regions->all[i].device, regions);
+        }
+    }
 }
 
 /* --- regions --- */
@@ -207,35 +267,39 @@ static void unlock_file(int fd)
     fcntl(fd, F_SETLEASE, F_UNLCK);
 }
 
-struct verdict {
-    const char *why;
-    bool remove;
-};
-
-static struct verdict judge(int fd, const char *name, struct rf_header *header_out)
+/* As far as it can be told without looking for the directory; then that is wanted. */
+static struct verdict judge(struct region *r)
 {
-    static struct rf_header header;
     uint8_t boot[16];
     uintmax_t device, inode;
     char end;
-    if (sscanf(name, "ringfence.%jx.%jx%c", &device, &inode, &end) != 2) {
+    if (sscanf(r->name, "ringfence.%jx.%jx%c", &device, &inode, &end) != 2) {
         return (struct verdict){"not named like a region", false};
     }
-    memset(&header, 0, sizeof(header));
-    ssize_t n = pread(fd, &header, sizeof(header), 0);
-    memcpy(header_out, &header, sizeof(header));
-    if (n >= 8 && header.magic != RF_REGION_MAGIC && header.magic != 0) {
+    r->header = keep_bytes(sizeof(*r->header));
+    memset(r->header, 0, sizeof(*r->header));
+    ssize_t n = pread(r->fd, r->header, sizeof(*r->header), 0);
+    if (n >= 8 && r->header->magic != RF_REGION_MAGIC && r->header->magic != 0) {
         return (struct verdict){"not a region", false};
     }
-    if (!lock_file(fd)) {
+    if (!lock_file(r->fd)) {
         return (struct verdict){"in use, or not ours", false};
     }
-    unlock_file(fd);
-    bool whole = n == (ssize_t)sizeof(header) && header.magic == RF_REGION_MAGIC;
-    if (whole && read_boot_id(boot) && memcmp(boot, header.boot_id, sizeof(boot)) != 0) {
+    unlock_file(r->fd);
+    bool whole = n == (ssize_t)sizeof(*r->header) && r->header->magic == RF_REGION_MAGIC;
+    if (whole && read_boot_id(boot) && memcmp(boot, r->header->boot_id, sizeof(boot)) != 0) {
         return (struct verdict){"of an earlier boot", true};
     }
-    switch (search_directory((dev_t)device, (ino_t)inode)) {
+    r->device = (dev_t)device;
+    r->inode = (ino_t)inode;
+    r->wanted = true;
+    r->result = r->why = SEARCH_UNSURE;
+    return (struct verdict){0};
+}
+
+static struct verdict judge_by_directory(const struct region *r)
+{
+    switch (r->result == SEARCH_UNSURE ? r->why : r->result) {
     case SEARCH_GONE:
         return (struct verdict){"its store is gone", true};
     case SEARCH_FOUND:
@@ -273,38 +337,52 @@ static bool remove_region(int shm, const char *name, int fd, const struct rf_hea
     return same;
 }
 
-static int clean(int shm, const char *name, bool dry)
+static void look(int shm, const char *name, struct regions *regions)
 {
-    static struct rf_header header;
+    struct stat st;
+    if (regions->count == regions->room) {
+        regions->room = regions->room == 0 ? 64 : 2 * regions->room;
+        struct region *more = keep_bytes(regions->room * sizeof(*more));
+        if (regions->count != 0) {
+            memcpy(more, regions->all, regions->count * sizeof(*more));
+        }
+        regions->all = more;
+    }
+    struct region *r = &regions->all[regions->count++];
+    *r = (struct region){.name = keep_format("%s", name), .verdict = {"not a regular file", false}};
+    r->fd = openat(shm, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (r->fd < 0) {
+        r->verdict.why = keep_format("can't be opened: %s", strerror(errno));
+    } else if (fstat(r->fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        r->verdict = judge(r);
+    }
+}
+
+static int clean(int shm, const struct region *r, bool dry)
+{
     struct stat st;
     int error;
-    int fd = openat(shm, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    struct verdict v = {"not a regular file", false};
-    if (fd < 0) {
-        v.why = keep_format("can't be opened: %s", strerror(errno));
-    } else if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        v = judge(fd, name, &header);
-    }
-    if (fstatat(shm, name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
+    struct verdict v = r->wanted ? judge_by_directory(r) : r->verdict;
+    if (fstatat(shm, r->name, &st, AT_SYMLINK_NOFOLLOW) != 0) {
         st.st_blocks = 0;
     }
     int code = EXIT_DONE;
     if (v.remove && !dry) {
-        if (!remove_region(shm, name, fd, &header, &error)) {
+        if (!remove_region(shm, r->name, r->fd, r->header, &error)) {
             v = (struct verdict){"somebody uses it, or has removed it", false};
         } else if (error != 0) {
             v = (struct verdict){keep_format("it can't be removed: %s", strerror(error)), false};
-            code =
-                cli_fail(EXIT_PERMISSION, "%s/%s can't be removed: %s", SHM, name, strerror(error));
+            code = cli_fail(EXIT_PERMISSION, "%s/%s can't be removed: %s", SHM, r->name,
+                            strerror(error));
         }
     }
     out_row();
-    out_text("region", keep_format("%s/%s", SHM, name));
+    out_text("region", keep_format("%s/%s", SHM, r->name));
     out_size("bytes", (uint64_t)st.st_blocks * 512);
     out_text("action", v.remove ? dry ? "would be removed" : "removed" : "kept");
     out_text("why", v.why);
-    if (fd >= 0) {
-        close(fd);
+    if (r->fd >= 0) {
+        close(r->fd);
     }
     return code;
 }
@@ -314,17 +392,27 @@ static int run_cleanup(struct cli *cli)
     bool dry = arg_given(&cli->args, "dry-run");
     DIR *dir = opendir(SHM);
     struct dirent *entry;
+    struct regions regions = {0};
+    struct rlimit files;
     int code = EXIT_DONE;
     signal(SIGIO, SIG_IGN); /* somebody waits for our lease: it is over soon */
     if (dir == NULL) {
         return cli_fail(EXIT_IO, "%s can't be read: %s", SHM, strerror(errno));
     }
-    out_list_begin();
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max; /* all regions are open at once */
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
     while ((entry = readdir(dir)) != NULL) {
         if (strncmp(entry->d_name, "ringfence.", 10) == 0) {
-            int one = clean(dirfd(dir), entry->d_name, dry);
-            code = one != EXIT_DONE ? one : code;
+            look(dirfd(dir), entry->d_name, &regions);
         }
+    }
+    search(&regions);
+    out_list_begin();
+    for (size_t i = 0; i < regions.count; i++) {
+        int one = clean(dirfd(dir), &regions.all[i], dry);
+        code = one != EXIT_DONE ? one : code;
     }
     out_list_end();
     closedir(dir);

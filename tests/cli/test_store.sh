@@ -411,6 +411,27 @@ END
     has "$out" "its store is gone" "its store is there"
 }
 
+case_cleanup_looks_through_a_file_system_once_for_all_regions() {
+    [ "$(id -u)" = 0 ] || skip "needs root"
+    command -v strace >/dev/null || skip "there is no strace"
+    cat >"$work/script" <<'END'
+work=$1
+mount -t tmpfs tmpfs /dev/shm && mkdir "$work/disk" && mount -t tmpfs tmpfs "$work/disk" || exit 77
+mkdir -p "$work/disk/deep/milestone"
+for name in gone1 gone2 gone3 kept; do ringfence init --volatile "$work/disk/deep/$name" >/dev/null; done
+rm -r "$work"/disk/deep/gone?
+ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 strace -f -o "$work/trace" -e trace=openat ringfence cleanup
+echo "passed $(grep -c '"milestone"' "$work/trace") times"
+ringfence status "$work/disk/deep/kept" >/dev/null || echo LOST
+END
+    code=0
+    out=$(unshare -m --propagation private bash "$work/script" "$work" 2>&1) || code=$?
+    [ "$code" != 77 ] || skip "no mount namespaces here"
+    has "$out" "passed 1 times" "its store is there"
+    same "$(grep -c "its store is gone" <<<"$out")" 3
+    lacks "$out" LOST
+}
+
 case_cleanup_never_removes_what_was_made_meanwhile() {
     [ "$(id -u)" = 0 ] || skip "needs root"
     command -v strace >/dev/null || skip "there is no strace"
