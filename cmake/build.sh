@@ -49,4 +49,6 @@ if [ ! -e "$dir/build.ninja" ] || [ "$(cat "$stamp" 2>/dev/null)" != "${args[*]}
     fi
     printf '%s' "${args[*]}" >"$stamp"
 fi
-exec ninja -C "$dir" --quiet -j "${JOBS:-$(nproc)}" "$@" </dev/null
+# --quiet does not keep ninja from saying that it had nothing to do.
+ninja -C "$dir" --quiet -j "${JOBS:-$(nproc)}" "$@" </dev/null |
+    { grep --line-buffered -vxF 'ninja: no work to do.' || true; }
