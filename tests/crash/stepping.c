@@ -685,7 +685,8 @@ static const char *judge_moment(struct director *d, uint32_t moment, bool all, i
     lay_moment(d, moment);
     why = rf_judge(&d->judge, all ? RF_BY_TENDING : RF_BY_READING, done);
     d->stepped->judged++;
-    bool many = d->recording.changes.count > RF_STEPPING_MANY;
+    bool large = (d->part->scene->traits & SCENE_LARGE) != 0;
+    bool many = d->recording.changes.count > RF_STEPPING_MANY && !large; /* those are few already */
     if (why == NULL && all && (!many || moment % 8 == 0)) {
         int passed;
         lay_moment(d, moment);
