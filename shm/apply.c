@@ -140,7 +140,10 @@ void rf_undo(struct rf_map *map, struct rf_desc *d)
     for (uint64_t p = d->made_from; p < d->made_to; p++) {
         uint32_t slot = rf_dir_slot(map, run, p);
         struct rf_rec *rec = slot == RF_NO_SLOT ? NULL : rf_rec_at(map, slot);
-        if (rec == NULL) {
+        const rf_word64 *tag =
+            rf_section_at(map, &map->header->extent_tags, slot / RF_EXTENT_SHARDS);
+        /* An extent that a reaper gave back before he died may be somebody else's by now. */
+        if (rec == NULL || atomic_load_explicit(tag, memory_order_acquire) != d->run_uid) {
             continue;
         }
         rf_rec_undo(map, rec);
