@@ -52,6 +52,8 @@ enum rf_disk_path rf_disk_backend(const struct rf_disk *disk, const char **why);
 /* Whether `error`, with which a call has just failed, is this process's own: it may have no more descriptors or memory,
  * may not open or make that file, or not one of that size. Nothing was written, and nothing is wrong with the disk. */
 bool rf_disk_own_limit(const struct rf_disk *disk, int error);
+/* Whether this process may write so far into a file. */
+bool rf_disk_fits_limit(uint64_t bytes);
 
 /* --- segments --- */
 

@@ -110,7 +110,4 @@ static inline uint64_t rf_disk_write_id(void)
 }
 #endif
 
-/* Whether this process may write so far into a file. */
-bool rf_disk_fits_limit(uint64_t bytes);
-
 #endif

@@ -634,12 +634,28 @@ static void cache_sections(struct rf_map *map)
     map->lane_mask = h->lane_units - 1;
 }
 
+/* A signal that comes meanwhile is no answer: kernels before 6.2 give up for any. */
+static bool take_memory(int fd, uint64_t offset, uint64_t bytes)
+{
+    int rc;
+    do {
+        rc = fallocate(fd, 0, (off_t)offset, (off_t)bytes);
+    } while (rc != 0 && errno == EINTR);
+    return rc == 0;
+}
+
 /* Gives an empty file the shape of a region that is not published, and maps it. */
 static rf_status shape_region(int fd, const struct rf_header *probe, struct rf_map *map,
                               rf_detail *detail)
 {
-    if (ftruncate(fd, (off_t)probe->region_bytes) != 0 ||
-        fallocate(fd, 0, 0, (off_t)probe->fixed_bytes) != 0) {
+    if (!rf_disk_fits_limit(probe->region_bytes)) { /* ftruncate would answer with SIGXFSZ */
+        return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, EFBIG,
+                         "a new region may grow to %" PRIu64
+                         " bytes, this process's limit of file sizes (ulimit -f) is below that; "
+                         "raise it, or make a smaller store",
+                         probe->region_bytes);
+    }
+    if (ftruncate(fd, (off_t)probe->region_bytes) != 0 || !take_memory(fd, 0, probe->fixed_bytes)) {
         return refuse_allocation(detail, errno, "no room for a new region");
     }
     uint8_t *base =
@@ -1445,12 +1461,7 @@ static rf_status ensure(struct rf_map *map, const struct rf_section *bits, uint6
     if ((atomic_load_explicit(word, memory_order_acquire) >> (granule % 64) & 1) != 0) {
         return RF_OK;
     }
-
-    int rc;
-    do {
-        rc = fallocate(map->fd, 0, (off_t)file_offset, (off_t)bytes);
-    } while (rc != 0 && errno == EINTR);
-    if (rc != 0) {
+    if (!take_memory(map->fd, file_offset, bytes)) {
         return refuse_allocation(detail, errno, "shared memory is used up");
     }
     atomic_fetch_or_explicit(word, 1ull << (granule % 64), memory_order_release);

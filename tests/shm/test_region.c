@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -332,6 +334,60 @@ static void too_many_handles_are_refused_and_the_others_go_on(void)
     while (count != 0) {
         rf_close(store[--count]);
     }
+}
+
+/* --- limits and signals --- */
+
+static int create_with_small_files_only(void *context)
+{
+    struct rlimit few = {.rlim_cur = 1u << 20, .rlim_max = 1u << 20};
+    (void)context;
+    TEST_ASSERT_EQUAL(0, setrlimit(RLIMIT_FSIZE, &few)); /* and SIGXFSZ kills, as by default */
+    expect_refusal(RF_RESOURCE_EXHAUSTED, "region|ulimit -f");
+    TEST_ASSERT_EQUAL(-1, access(region, F_OK));
+    return 0;
+}
+
+static int work_with_small_files_only(void *context)
+{
+    struct rlimit few = {.rlim_cur = 1u << 16, .rlim_max = 1u << 16};
+    (void)context;
+    TEST_ASSERT_EQUAL(0, setrlimit(RLIMIT_FSIZE, &few));
+    rf_store *store = enter();
+    rf_shop_stock(store, rf_now(store), &tenant, RUN, &lasting, 5);
+    return rf_close(store) == RF_OK ? 0 : 1;
+}
+
+static void a_limit_of_file_sizes_refuses_a_new_region_and_kills_nobody(void)
+{
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(create_with_small_files_only, NULL)));
+    rf_close(enter());
+    /* One that is there is as large as it will ever be. */
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(work_with_small_files_only, NULL)));
+}
+
+static unsigned signals; /* that will come while memory is taken */
+
+/* In place of the C library's: as on a kernel that gives up at any signal. */
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+    if (signals != 0) {
+        signals--;
+        errno = EINTR;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+}
+
+static void signals_are_in_nobodys_way(void)
+{
+    signals = 3;
+    rf_store *store = enter();
+    TEST_ASSERT_EQUAL(0, signals);
+    signals = 3;
+    rf_shop_stock(store, rf_now(store), &tenant, RUN, &lasting, 5);
+    TEST_ASSERT_EQUAL(0, signals);
+    rf_close(store);
 }
 
 /* --- many at once --- */
@@ -1111,6 +1167,8 @@ int main(void)
     RUN_TEST(a_store_in_use_is_not_destroyed);
     RUN_TEST(members_that_died_do_not_fill_the_store);
     RUN_TEST(too_many_handles_are_refused_and_the_others_go_on);
+    RUN_TEST(a_limit_of_file_sizes_refuses_a_new_region_and_kills_nobody);
+    RUN_TEST(signals_are_in_nobodys_way);
     RUN_TEST(of_many_creators_at_once_one_builds_and_all_attach);
     RUN_TEST(opening_and_destroying_at_once_never_meet);
     RUN_TEST(children_forked_in_the_middle_of_an_open_are_not_in_the_way);
