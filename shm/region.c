@@ -286,11 +286,33 @@ static bool sync_parent(const char *directory)
     return synced;
 }
 
+/* /dev/shm is everybody's: whoever likes may make a directory, or a link to one, under the name that somebody
+ * else's store will have. */
+static rf_status check_directory(const struct site *site, rf_detail *detail)
+{
+    struct stat st;
+    if (fstat(site->dir_fd, &st) != 0) {
+        return rf_refuse(detail, RF_IO_ERROR, errno, "looking at %.120s", site->directory);
+    }
+    if (st.st_uid != geteuid() && geteuid() != 0 && (st.st_mode & 0070) != 0070) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0,
+                         "%.120s belongs to user %" PRIu32 "; choose another name", site->directory,
+                         (uint32_t)st.st_uid);
+    }
+    if ((st.st_mode & 0002) != 0) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0,
+                         "%.120s is open to everybody (mode %o); it must be 0700 or 0770",
+                         site->directory, (unsigned)(st.st_mode & 07777));
+    }
+    return RF_OK;
+}
+
 static rf_status open_directory(const char *store, const struct rf_region_options *options,
                                 struct site *site, rf_detail *detail)
 {
-    int n = is_plain_name(store) ? asprintf(&site->directory, "/dev/shm/ringfence-%s", store)
-                                 : asprintf(&site->directory, "%s", store);
+    bool plain = is_plain_name(store);
+    int n = plain ? asprintf(&site->directory, "/dev/shm/ringfence-%s", store)
+                  : asprintf(&site->directory, "%s", store);
     if (n < 0) {
         site->directory = NULL;
         return rf_refuse(detail, RF_RESOURCE_EXHAUSTED, ENOMEM, "memory");
@@ -301,7 +323,12 @@ static rf_status open_directory(const char *store, const struct rf_region_option
         return rf_refuse(detail, denied ? RF_PERMISSION_DENIED : RF_IO_ERROR, errno,
                          "making the directory %.120s", site->directory);
     }
-    site->dir_fd = open(site->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    site->dir_fd =
+        open(site->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (plain ? O_NOFOLLOW : 0));
+    if (site->dir_fd < 0 && plain && (errno == ENOTDIR || errno == ELOOP)) {
+        return rf_refuse(detail, RF_PERMISSION_DENIED, 0,
+                         "%.120s is a symbolic link, or no directory; remove it", site->directory);
+    }
     if (site->dir_fd < 0) {
         rf_status status = errno == ENOENT   ? RF_NOT_FOUND
                            : errno == EACCES ? RF_PERMISSION_DENIED
@@ -316,7 +343,7 @@ static rf_status open_directory(const char *store, const struct rf_region_option
         return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.120s",
                          site->directory);
     }
-    return RF_OK;
+    return plain ? check_directory(site, detail) : RF_OK;
 }
 
 static rf_status open_lock(struct site *site, const struct rf_region_options *options,

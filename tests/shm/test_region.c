@@ -988,6 +988,56 @@ static void another_users_region_is_refused(void)
     TEST_ASSERT_EQUAL(0, st.st_size);
 }
 
+/* --- what others make in /dev/shm under the name of a store --- */
+
+static char named[64], name_path[96];
+
+static void name_a_store(void)
+{
+    snprintf(named, sizeof(named), "planted-%d", (int)getpid());
+    snprintf(name_path, sizeof(name_path), "/dev/shm/ringfence-%s", named);
+}
+
+static int create_by_name_as_nobody(void *words)
+{
+    rf_store *store;
+    rf_options options = rf_shop_small();
+    options.create = true;
+    become_nobody();
+    rf_status status = rf_open(named, &options, &store, &detail);
+    rf_shop_expect_words(status, &detail, words);
+    TEST_ASSERT_TRUE(status != RF_OK);
+    return 0;
+}
+
+static void a_directory_that_another_user_planted_is_refused(void)
+{
+    only_root();
+    name_a_store();
+    TEST_ASSERT_EQUAL(0, mkdir(name_path, 0700));
+    TEST_ASSERT_EQUAL(0, chown(name_path, NOBODY - 1, NOBODY - 1));
+    TEST_ASSERT_EQUAL(0, chmod(name_path, 0707));
+    char words[] = "belongs to user 65533|another name";
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(create_by_name_as_nobody, words)));
+    TEST_ASSERT_EQUAL(0, chmod(name_path, 0777));
+    char open_to_all[] = "everybody|777|0700";
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(create_by_name_as_nobody, open_to_all)));
+    TEST_ASSERT_EQUAL(0, rmdir(name_path)); /* nothing was made in it */
+}
+
+/* Where the kernel does not see to it (fs.protected_symlinks), too. */
+static void a_link_in_place_of_a_named_stores_directory_is_refused(void)
+{
+    only_root();
+    name_a_store();
+    TEST_ASSERT_EQUAL(0, chown(shop.directory, NOBODY, NOBODY));
+    TEST_ASSERT_EQUAL(0, symlink(shop.directory, name_path));
+    char words[] = "permission|planted-|symbolic link|remove";
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(create_by_name_as_nobody, words)));
+    TEST_ASSERT_EQUAL(0, unlink(name_path));
+    TEST_ASSERT_EQUAL(-1, access(in_store("lock"), F_OK));
+}
+
 static void another_users_store_is_refused(void)
 {
     only_root();
@@ -1194,6 +1244,8 @@ int main(void)
     RUN_TEST(a_file_that_everybody_may_write_is_refused);
     RUN_TEST(a_directory_or_a_pipe_in_its_place_is_refused);
     RUN_TEST(another_users_region_is_refused);
+    RUN_TEST(a_directory_that_another_user_planted_is_refused);
+    RUN_TEST(a_link_in_place_of_a_named_stores_directory_is_refused);
     RUN_TEST(another_users_store_is_refused);
     RUN_TEST(a_group_shares_a_store_that_was_made_for_it);
     RUN_TEST(a_region_that_is_gone_while_in_use_is_not_built_again);
