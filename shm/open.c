@@ -30,6 +30,7 @@
 #define DEFAULT_BYTES   (1ull << 30)
 #define DEFAULT_RUNS    4096u
 #define DEFAULT_MEMBERS 1000u
+#define BUSY_MOST       (UINT64_MAX / 4) /* 146 years: a point of time behind it is still a number */
 
 static uint64_t or_default(uint64_t value, uint64_t fallback)
 {
@@ -111,6 +112,7 @@ static rf_status join(struct rf_handle *h, const rf_options *o, rf_detail *detai
 {
     uint64_t busy = or_default(o->busy_timeout, RF_SECOND);
     uint32_t slot = 0;
+    busy = busy < BUSY_MOST ? busy : BUSY_MOST;
     rf_status status = rf_reap_register(detail);
     if (status != RF_OK) {
         return status;

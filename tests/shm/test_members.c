@@ -494,6 +494,35 @@ static void a_handle_closed_while_its_shard_is_locked_gives_it_up_later(void)
     crew_unshare(camp, sizeof(*camp));
 }
 
+static int acquire_whatever_it_takes(void *argument)
+{
+    struct camp *camp = argument;
+    static _Alignas(8) uint8_t scratch[RF_GRANT_SCRATCH];
+    rf_grant grant = {.scratch = scratch, .scratch_size = sizeof(scratch)};
+    rf_store *store = crew_open(camp->store, &(rf_options){.busy_timeout = UINT64_MAX});
+    rf_tenant tenant = camp_tenant();
+    atomic_fetch_add(&camp->settled, 1);
+    rf_status status = rf_acquire(store, rf_now(store), &tenant, RUN, 1, 1, 0, &grant, NULL);
+    CREW_CHECK(status == RF_OK, "it did not wait, it answered %d", (int)status);
+    return 0;
+}
+
+static void whoever_waits_for_a_lock_for_ever_does(void)
+{
+    struct camp *camp = pitch_camp("patient", 0, 1, 1);
+    struct rf_handle *h = rf_handle_of(camp->boss);
+    rf_word32 *lock = &rf_run_at(h->map, 0)->lock;
+    TEST_ASSERT_EQUAL(RF_OK, rf_lock(&h->actor, lock, RF_LOCK_RUN, NULL));
+    camp->count = 1;
+    camp->pids[0] = crew_start(acquire_whatever_it_takes, camp);
+    TEST_ASSERT_TRUE(crew_until(all_settled, camp, 20000));
+    crew_sleep_ms(50); /* it sleeps by now, or has given up; if not, the test is easier */
+    rf_unlock(&h->actor, lock, RF_LOCK_RUN);
+    TEST_ASSERT_EQUAL(0, crew_join(camp->pids[0], SOON_MS));
+    camp->pids[0] = 0;
+    strike_camp(camp);
+}
+
 /* --- how long it takes --- */
 
 static int by_value(const void *a, const void *b)
@@ -545,6 +574,7 @@ int main(void)
     RUN_TEST(a_process_with_many_handles_still_watches_others);
     RUN_TEST(a_store_whose_slots_are_all_dead_can_be_entered);
     RUN_TEST(a_handle_closed_while_its_shard_is_locked_gives_it_up_later);
+    RUN_TEST(whoever_waits_for_a_lock_for_ever_does);
     RUN_TEST(a_killed_holders_shard_is_held_by_the_next_at_once);
     return UNITY_END();
 }
