@@ -271,6 +271,17 @@ static bool give_access(int fd, mode_t mode, const struct rf_region_options *opt
            fchmod(fd, mode) == 0;
 }
 
+/* Whether something that was found is of a store that is still being made by this user: whoever began may have
+ * been killed before he had given it the access that its group is to have. */
+static bool is_half_made(const struct site *site, int fd, const struct rf_region_options *options)
+{
+    struct stat st;
+    return options->create && options->has_group && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+           (st.st_mode & 0070) != (S_ISDIR(st.st_mode) ? 0070 : 0060) &&
+           faccessat(site->dir_fd, rf_store_file_names[0], F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+           errno == ENOENT;
+}
+
 /* What is durable in a directory is found only if the directory is. */
 static bool sync_parent(const char *directory)
 {
@@ -339,6 +350,7 @@ static rf_status open_directory(const char *store, const struct rf_region_option
         return rf_refuse(detail, RF_IO_ERROR, errno, "syncing the directory of %.120s",
                          site->directory);
     }
+    made = made || is_half_made(site, site->dir_fd, options);
     if (made && options->has_group && !give_access(site->dir_fd, 0770, options)) {
         return rf_refuse(detail, RF_PERMISSION_DENIED, errno, "setting the access of %.120s",
                          site->directory);
@@ -351,9 +363,12 @@ static rf_status open_lock(struct site *site, const struct rf_region_options *op
 {
     int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW;
     hold_lock(site, flags, 0);
-    if (site->lock.fd < 0 && errno == ENOENT && options->create) {
+    bool made = site->lock.fd < 0 && errno == ENOENT && options->create;
+    if (made) {
         hold_lock(site, flags | O_CREAT, file_mode(options));
-        if (site->lock.fd >= 0 && !give_access(site->lock.fd, file_mode(options), options)) {
+    }
+    if (site->lock.fd >= 0 && (made || is_half_made(site, site->lock.fd, options))) {
+        if (!give_access(site->lock.fd, file_mode(options), options)) {
             return rf_refuse(detail, RF_PERMISSION_DENIED, errno,
                              "setting the access of %.120s/lock", site->directory);
         }

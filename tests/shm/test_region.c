@@ -1080,6 +1080,29 @@ static void a_group_shares_a_store_that_was_made_for_it(void)
     rf_close(store);
 }
 
+/* As its maker left it who was killed between making a thing and giving it the group's access. */
+static void a_killed_maker_does_not_keep_the_group_out_for_ever(void)
+{
+    only_root();
+    rf_options options = rf_shop_small();
+    options.has_group = true;
+    options.group = 4242;
+    mode_t mask = umask(0077);
+    TEST_ASSERT_EQUAL(0, chmod(shop.directory, 0700));
+    plant(in_store("lock"), "", 0, 0600);
+    rf_store *store = rf_shop_enter_living(&shop, &options);
+    umask(mask);
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(work_as_a_member_of_the_group, NULL)));
+    TEST_ASSERT_EQUAL_UINT64(1, rf_shop_run(store, &tenant, RUN).shard_count);
+    rf_close(store);
+    /* Once there is a store, its access is its owner's business. */
+    struct stat st;
+    TEST_ASSERT_EQUAL(0, chmod(shop.directory, 0700));
+    rf_close(rf_shop_enter_living(&shop, &options));
+    TEST_ASSERT_EQUAL(0, stat(shop.directory, &st));
+    TEST_ASSERT_EQUAL_HEX(0700, st.st_mode & 07777);
+}
+
 /* --- not visible here --- */
 
 static void a_region_that_is_gone_while_in_use_is_not_built_again(void)
@@ -1248,6 +1271,7 @@ int main(void)
     RUN_TEST(a_link_in_place_of_a_named_stores_directory_is_refused);
     RUN_TEST(another_users_store_is_refused);
     RUN_TEST(a_group_shares_a_store_that_was_made_for_it);
+    RUN_TEST(a_killed_maker_does_not_keep_the_group_out_for_ever);
     RUN_TEST(a_region_that_is_gone_while_in_use_is_not_built_again);
     RUN_TEST(another_containers_dev_shm_with_the_same_directory_is_refused);
     RUN_TEST(a_process_in_another_time_namespace_is_refused);
