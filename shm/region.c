@@ -1195,6 +1195,12 @@ static rf_status settle_region(struct site *site, const struct rf_region_options
         rf_status status = RF_OK;
         bool building =
             flock(site->lock.fd, LOCK_SH | LOCK_NB) != 0; /* somebody is alone with it */
+        if (building && errno != EWOULDBLOCK && errno != EINTR) {
+            return rf_refuse(detail, RF_UNSUPPORTED, errno,
+                             "%.100s/lock can't be locked (flock); keep the store on another file "
+                             "system",
+                             site->directory);
+        }
         if (!building) {
             *gone = was_destroyed(site);
             if (*gone) {

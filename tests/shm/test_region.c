@@ -390,6 +390,32 @@ static void signals_are_in_nobodys_way(void)
     rf_close(store);
 }
 
+static bool no_locks;
+
+/* In place of the C library's: as on a file system that has none. */
+int flock(int fd, int operation)
+{
+    if (no_locks) {
+        errno = ENOLCK;
+        return -1;
+    }
+    return (int)syscall(SYS_flock, fd, operation);
+}
+
+static int open_without_locks(void *context)
+{
+    (void)context;
+    no_locks = true;
+    alarm(20); /* it must not wait for a builder that is not there */
+    expect_refusal(RF_UNSUPPORTED, "lock|flock|another file system");
+    return 0;
+}
+
+static void a_file_system_without_locks_is_refused_at_once(void)
+{
+    TEST_ASSERT_EQUAL(0, rf_hands_wait(rf_hands_send(open_without_locks, NULL)));
+}
+
 /* --- many at once --- */
 
 #define CREATORS 24u
@@ -1242,6 +1268,7 @@ int main(void)
     RUN_TEST(too_many_handles_are_refused_and_the_others_go_on);
     RUN_TEST(a_limit_of_file_sizes_refuses_a_new_region_and_kills_nobody);
     RUN_TEST(signals_are_in_nobodys_way);
+    RUN_TEST(a_file_system_without_locks_is_refused_at_once);
     RUN_TEST(of_many_creators_at_once_one_builds_and_all_attach);
     RUN_TEST(opening_and_destroying_at_once_never_meet);
     RUN_TEST(children_forked_in_the_middle_of_an_open_are_not_in_the_way);
