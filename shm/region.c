@@ -676,7 +676,7 @@ static void cache_sections(struct rf_map *map)
     map->lane_mask = h->lane_units - 1;
 }
 
-/* A signal that comes meanwhile is no answer: kernels before 6.2 give up for any. */
+/* A signal that comes meanwhile is no answer: the manual lets fallocate end with EINTR. */
 static bool take_memory(int fd, uint64_t offset, uint64_t bytes)
 {
     int rc;
