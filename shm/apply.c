@@ -122,7 +122,8 @@ void rf_apply(struct rf_map *map, const struct rf_desc *d, const struct rf_appli
         raise_floor(map->header, d->floor);
         atomic_store_explicit(&run->purging, d->run_uid, memory_order_release);
         RF_POINT("apply.purging");
-        atomic_store_explicit(&run->live, 0, memory_order_release);
+        /* seq_cst: pairs with the look at it under a shard's lock (rf_lock). */
+        atomic_store_explicit(&run->live, 0, memory_order_seq_cst);
         RF_POINT("apply.gone");
     }
 }

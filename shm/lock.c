@@ -24,7 +24,8 @@ void rf_lock_wake(rf_word32 *word)
 
 bool rf_lock_is_free(const struct rf_map *map, const rf_word32 *word)
 {
-    uint32_t w = atomic_load_explicit(word, memory_order_acquire);
+    /* seq_cst: pairs with rf_lock, for a purge. */
+    uint32_t w = atomic_load_explicit(word, memory_order_seq_cst);
     return w == 0 || rf_id_over(map, w & ~RF_ID_WAITERS);
 }
 
@@ -66,9 +67,9 @@ static bool try_once(struct rf_actor *actor, rf_word32 *word, uint32_t mine)
         rf_reap_if_dead(actor, rf_id_slot(owner));
         return false;
     }
-    /* acq_rel: as in rf_lock. The waiters bit of a lock that is taken over stays. */
+    /* As in rf_lock. The waiters bit of a lock that is taken over stays. */
     return atomic_compare_exchange_strong_explicit(word, &w, mine | (w & RF_ID_WAITERS),
-                                                   memory_order_acq_rel, memory_order_relaxed);
+                                                   memory_order_seq_cst, memory_order_relaxed);
 }
 
 bool rf_lock_spin(struct rf_actor *actor, rf_word32 *word)

@@ -31,10 +31,11 @@ static inline rf_status rf_lock(struct rf_actor *actor, rf_word32 *word, enum rf
     uint32_t unlocked = 0;
     atomic_store_explicit(&actor->desc->locks[kind], rf_offset_of(actor->map, word),
                           memory_order_relaxed);
-    /* acq_rel: the name above is seen by whoever sees the lock taken (rf_reap); what the last
-     * holder wrote is seen here (rf_unlock). */
+    /* release: the name above is seen by whoever sees the lock taken (rf_reap). acquire: what the last
+     * holder wrote is seen here (rf_unlock). seq_cst, with a look at the run's `live` behind it: pairs with a
+     * purge, which stores `live` and then looks at the locks (drain in sweep.c). One sees the other. */
     if (__builtin_expect(atomic_compare_exchange_strong_explicit(word, &unlocked, actor->id,
-                                                                 memory_order_acq_rel,
+                                                                 memory_order_seq_cst,
                                                                  memory_order_relaxed),
                          1)) {
         return RF_OK;
@@ -53,9 +54,9 @@ static inline bool rf_try_lock(struct rf_actor *actor, rf_word32 *word, enum rf_
     uint32_t unlocked = 0;
     atomic_store_explicit(&actor->desc->locks[kind], rf_offset_of(actor->map, word),
                           memory_order_relaxed);
-    /* acq_rel: as in rf_lock. */
+    /* As in rf_lock. */
     if (__builtin_expect(atomic_compare_exchange_strong_explicit(word, &unlocked, actor->id,
-                                                                 memory_order_acq_rel,
+                                                                 memory_order_seq_cst,
                                                                  memory_order_relaxed),
                          1) ||
         rf_lock_spin(actor, word)) {

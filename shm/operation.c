@@ -128,8 +128,9 @@ static inline bool is_shard(struct rf_op *op, const rf_tenant *tenant, uint64_t 
         return false;
     }
     op->run = rf_run_at(op->map, rec->run_slot);
+    /* seq_cst: behind the lock, see rf_lock. */
     if (op->run == NULL ||
-        atomic_load_explicit(&op->run->live, memory_order_acquire) != rec->run_uid) {
+        atomic_load_explicit(&op->run->live, memory_order_seq_cst) != rec->run_uid) {
         return false;
     }
     op->uid = rec->run_uid;
@@ -207,7 +208,7 @@ rf_status rf_op_open_slot(struct rf_op *op, uint32_t run_slot, uint64_t uid, uin
     op->run = rf_run_at(op->map, run_slot);
     op->run_slot = run_slot;
     op->uid = uid;
-    if (rec->run_uid != uid || atomic_load_explicit(&op->run->live, memory_order_acquire) != uid ||
+    if (rec->run_uid != uid || atomic_load_explicit(&op->run->live, memory_order_seq_cst) != uid ||
         !rf_rec_visible(op->map, op->run, rec)) {
         unlock_shard(op);
         return RF_OK;
