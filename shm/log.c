@@ -297,10 +297,11 @@ static rf_status make_segments(struct rf_logger *l, uint64_t number, rf_detail *
     return status;
 }
 
-/* Of log, to end every lease. */
+/* Of log, to end every lease. No more of them are believed in than there can be: a damaged record must not
+ * fill the disk. */
 static uint64_t bytes_for_leases(const struct rf_map *map)
 {
-    uint64_t leases = 0;
+    uint64_t leases = 0, most = map->header->max_shards;
     uint32_t runs = LOAD(map->header->runs_used);
     for (uint32_t i = 0; i < runs; i++) {
         const struct rf_runrec *r = rf_run_at(map, i);
@@ -308,10 +309,10 @@ static uint64_t bytes_for_leases(const struct rf_map *map)
             uint64_t idle = LOAD_RELAXED(r->available) + LOAD_RELAXED(r->done) +
                             LOAD_RELAXED(r->split) + LOAD_RELAXED(r->parked);
             uint64_t count = LOAD_RELAXED(r->count);
-            leases += count > idle ? count - idle : 0;
+            leases += count <= most && count > idle ? count - idle : 0;
         }
     }
-    return leases * RF_LEASE_BYTES;
+    return (leases < most ? leases : most) * RF_LEASE_BYTES;
 }
 
 /* What may yet be committed by those who were admitted before, until they ask again. */
