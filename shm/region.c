@@ -374,14 +374,18 @@ static rf_status open_lock(struct site *site, const struct rf_region_options *op
         }
     }
     if (site->lock.fd < 0) {
-        bool denied = errno == EACCES || errno == ELOOP || errno == EROFS;
-        /* Not there although it was to be made: nobody makes files here, as in /proc. */
-        bool unmade = errno == ENOENT && options->create;
+        int error = errno;
+        bool denied = error == EACCES || error == ELOOP || error == EROFS;
+        /* Not there although it was to be made: nobody makes files here, as in /proc. Unless the directory
+         * was removed meanwhile: then there is no store, and whoever makes one looks again. */
+        struct stat st;
+        bool unmade =
+            error == ENOENT && options->create && fstat(site->dir_fd, &st) == 0 && st.st_nlink != 0;
         rf_status status = unmade            ? RF_IO_ERROR
-                           : errno == ENOENT ? RF_NOT_FOUND
+                           : error == ENOENT ? RF_NOT_FOUND
                            : denied          ? RF_PERMISSION_DENIED
                                              : RF_IO_ERROR;
-        return rf_refuse(detail, status, errno, "%s %.120s/lock", unmade ? "making" : "opening",
+        return rf_refuse(detail, status, error, "%s %.120s/lock", unmade ? "making" : "opening",
                          site->directory);
     }
     return RF_OK;
