@@ -267,6 +267,15 @@ static void unlock_file(int fd)
     fcntl(fd, F_SETLEASE, F_UNLCK);
 }
 
+/* Zeros; what is kept is not aligned for its lines. */
+static struct rf_header *keep_header(void)
+{
+    const size_t align = _Alignof(struct rf_header);
+    uint8_t *at = keep_bytes(sizeof(struct rf_header) + align);
+    at += align - (uintptr_t)at % align;
+    return memset(at, 0, sizeof(struct rf_header));
+}
+
 /* As far as it can be told without looking for the directory; then that is wanted. */
 static struct verdict judge(struct region *r)
 {
@@ -276,8 +285,7 @@ static struct verdict judge(struct region *r)
     if (sscanf(r->name, "ringfence.%jx.%jx%c", &device, &inode, &end) != 2) {
         return (struct verdict){"not named like a region", false};
     }
-    r->header = keep_bytes(sizeof(*r->header));
-    memset(r->header, 0, sizeof(*r->header));
+    r->header = keep_header();
     ssize_t n = pread(r->fd, r->header, sizeof(*r->header), 0);
     if (n >= 8 && r->header->magic != RF_REGION_MAGIC && r->header->magic != 0) {
         return (struct verdict){"not a region", false};
